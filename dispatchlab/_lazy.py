@@ -7,7 +7,7 @@ from importlib import import_module
 
 
 def lazy_names(package: str, names: Mapping[str, str]) -> Callable[[str], object]:
-    """A `__getattr__` for a package's `__init__`.
+    """Return a `__getattr__` for a package's `__init__`.
 
     Args:
         package: the package's `__name__`.

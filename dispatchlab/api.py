@@ -113,7 +113,7 @@ class Result(Generic[_Report]):
         return self._view().text()
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, and the first details of each part."""
+        """Return what a notebook shows: the summary, and the first details of each part."""
         return self._view().notebook()
 
 
@@ -173,7 +173,7 @@ class OrderCheck:
         return report_view(self.report).text()
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the verdict, the counterexample, and what was explored."""
+        """Return what a notebook shows: the verdict, the counterexample, and what was explored."""
         from dispatchlab.questions.order.blocks import report_view
 
         return report_view(self.report).notebook()
@@ -337,7 +337,7 @@ class ExplainedCall:
         return explanation_text(self.explanation, no_answer=self.no_answer)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the arguments and each hop with its kernel."""
+        """Return what a notebook shows: the arguments and each hop with its kernel."""
         from dispatchlab.questions.explain.blocks import call_blocks
         from dispatchlab.views.html.notebook import notebook_html
 
@@ -423,7 +423,7 @@ class OperatorDump:
         return self.text
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the kernels with the keys that run them."""
+        """Return what a notebook shows: the kernels with the keys that run them."""
         from dispatchlab.questions.dump.operator_blocks import operator_blocks
         from dispatchlab.views.html.notebook import notebook_html
 
@@ -734,7 +734,7 @@ def open_registry(source: str | os.PathLike[str] | None = None) -> StoredRegistr
 
 
 def bundled_registries() -> tuple[str, ...]:
-    """The names of the registries that come with dispatchlab, the oldest PyTorch first.
+    """Return the names of the registries that come with dispatchlab, the oldest PyTorch first.
 
     Each is of the public wheel, which has the kernels for CUDA, but for `torch-2.13-cpu`.
 

@@ -23,15 +23,15 @@ class _Group(click.Group):
     """Imports a command on first use; reports errors without a traceback, each kind with its exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands, in the order of the help."""
+        """Return the names of all commands, in the order of the help."""
         return list(COMMANDS)
 
     def get_help(self, ctx: click.Context) -> str:
-        """The commands with their lines, without importing any."""
+        """Return the commands with their lines, without importing any."""
         return overview().removesuffix("\n")
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name; None when there is none."""
+        """Return the command of a name; None when there is none."""
         if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
             return None
         command = getattr(import_module(f"dispatchlab.commands.{cmd_name}"), cmd_name)
@@ -89,7 +89,7 @@ class _Group(click.Group):
 
 
 def _not_empty(context: click.Context, param: click.Parameter, value: Any) -> Any:
-    """The value of an option; an empty text is most likely a variable of a script that is not set."""
+    """Return the value of an option; an empty text is most likely a variable of a script that is not set."""
     texts = value if isinstance(value, tuple) else (value,)
     if any(isinstance(text, str) and not text.strip() for text in texts):
         raise click.BadParameter("it is empty: write a value, or leave the option out", context, param)

@@ -217,7 +217,7 @@ _LONGEST_QUOTE = 300
 
 
 def _cut(text: str) -> str:
-    """The text, shortened in its middle when it is long."""
+    """Return the text, shortened in its middle when it is long."""
     if len(text) <= _LONGEST_QUOTE:
         return text
     half = _LONGEST_QUOTE // 2 - 2
@@ -245,7 +245,7 @@ _LONGEST_COMPARED = 1_000  # comparing takes the square of the length, and a nam
 
 
 def nearest(word: str, known: Iterable[str], *, count: int = 1) -> tuple[str, ...]:
-    """The names that `word` was probably meant to be, best first; empty when nothing is near.
+    """Return the names that `word` was probably meant to be, best first; empty when nothing is near.
 
     A difference of case alone always counts as near.
     """
@@ -267,7 +267,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def nearest_operators(asked: str, known: Iterable[str], *, count: int = 3) -> tuple[str, ...]:
-    """The operators that a text was probably meant to name, best first; empty when nothing is near.
+    """Return the operators that a text was probably meant to name, best first; empty when nothing is near.
 
     A name is compared without its overload first: `aten::ad` is near `aten::add`, whatever overloads that has. What
     Python calls an operator, `torch.add` or `torch.ops.aten.add.Tensor`, is read as its name.
@@ -309,7 +309,7 @@ def nearest_operators(asked: str, known: Iterable[str], *, count: int = 3) -> tu
 
 
 def _shown(base: str, overload: str, names: list[str]) -> str:
-    """A near name, with the overload that was asked for, or the only one that there is."""
+    """Return a near name, with the overload that was asked for, or the only one that there is."""
     full = f"{base}.{overload}"
     return full if full in names else names[0] if len(names) == 1 else base
 
@@ -318,7 +318,7 @@ _NEAR = 0.6
 
 
 def _readings(asked: str) -> list[tuple[str, str]]:
-    """The names, each with its overload, that a text may stand for, likeliest first."""
+    """Return the names, each with its overload, that a text may stand for, likeliest first."""
     if "::" in asked:
         base = _without_overload(asked)
         found = [(base, asked[len(base) + 1 :])]
@@ -349,7 +349,7 @@ _SHOWN = 3
 
 
 def no_operator(asked: str, known: Iterable[str] = (), *, source: str = "") -> str:
-    """The sentence of every error about an operator that does not exist.
+    """Return the sentence of every error about an operator that does not exist.
 
     Args:
         asked: the name, or a glob that matches nothing.

@@ -16,12 +16,12 @@ _NOT_PLAIN = re.compile(r"[^\n -~]")
 
 
 def printable(text: str) -> str:
-    """The text with every control character but the line feed spelled out: `\\x1b[31m`."""
+    """Return the text with every control character but the line feed spelled out: `\\x1b[31m`."""
     return _NOT_PLAIN.sub(_spelled_out, text)
 
 
 def one_line(text: str) -> str:
-    """The same with line feeds spelled out, too: for a comment, which ends with its line."""
+    """Return the same with line feeds spelled out, too: for a comment, which ends with its line."""
     return printable(text).replace("\n", "\\n")
 
 
@@ -59,7 +59,7 @@ def output_of_imports() -> Iterator[None]:
 
 
 def json_document(value: object, *, indent: int | None = None) -> str:
-    """The value as JSON in ASCII, which is valid in every encoding and has no control character.
+    """Return the value as JSON in ASCII, which is valid in every encoding and has no control character.
 
     Args:
         value: what `json.dumps` takes.

@@ -86,7 +86,7 @@ def read_configuration(path: str | os.PathLike[str]) -> bytes:
 
 
 def decoded(data: bytes, path: str) -> str:
-    """The text of bytes in UTF-8, without a byte order mark.
+    """Return the text of bytes in UTF-8, without a byte order mark.
 
     Raises:
         ReadError: with the line and the column of the first byte that is no text.
@@ -106,7 +106,7 @@ def decoded(data: bytes, path: str) -> str:
 
 
 def json_value(data: bytes, path: str) -> object:
-    """The value of JSON text in UTF-8.
+    """Return the value of JSON text in UTF-8.
 
     Raises:
         ReadError: it is no text, no JSON, nested too deep, or has a number with too many digits.
@@ -261,7 +261,7 @@ class FileContent(NamedTuple):
         return self.kind.label
 
     def usage(self, file: str) -> str:
-        """What to do with the file."""
+        """Return what to do with the file."""
         return self.kind.usage.format(file=file)
 
 
@@ -304,7 +304,7 @@ class OverwriteError(DispatchLabError):
 
 
 def recognised(content: bytes) -> FileContent | None:
-    """What the content of a file is; None for what dispatchlab neither reads nor writes."""
+    """Return what the content of a file is; None for what dispatchlab neither reads nor writes."""
     if is_registry(content):
         return FileContent(FileKind.REGISTRY)
     text = content[:_HEAD].decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
@@ -326,7 +326,7 @@ def recognised(content: bytes) -> FileContent | None:
 
 
 def is_registry(content: bytes) -> bool:
-    """Whether a file that begins with this content is a recorded registry."""
+    """Return whether a file that begins with this content is a recorded registry."""
     if not content.startswith(b"\xfd7zXZ\0"):
         return False
     from lzma import LZMADecompressor, LZMAError  # costs start-up, and few files are compressed
@@ -353,7 +353,7 @@ _BEGINNINGS = {
 
 
 def content_of(path: str | os.PathLike[str]) -> FileContent | None:
-    """What a file is recognised as; None for one that cannot be read, and for what is no regular file."""
+    """Return what a file is recognised as; None for one that cannot be read, and for what is no regular file."""
     try:
         if not os.path.isfile(path):
             return None
@@ -364,7 +364,7 @@ def content_of(path: str | os.PathLike[str]) -> FileContent | None:
 
 
 def instead(content: bytes, file: str, *wanted: FileKind) -> tuple[str, str] | None:
-    """What a file is in place of what was wanted, and what to do with it; None when it may be what was wanted.
+    """Return what a file is in place of what was wanted, and what to do with it; None when it may be what was wanted.
 
     Args:
         content: of the file, or its beginning.
@@ -411,7 +411,7 @@ def check_overwrite(path: str | os.PathLike[str], kind: FileKind) -> None:
 
 
 def marked(text: str, kind: FileKind) -> str:
-    """The text with the mark of a written file in front, where its kind needs one.
+    """Return the text with the mark of a written file in front, where its kind needs one.
 
     Args:
         text: the content.

@@ -18,7 +18,7 @@ _CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
 
 
 def most_jobs() -> int:
-    """How many processes are of use: one for each core that this process may use, and two in any case."""
+    """Return how many processes are of use: one for each core that this process may use, and two in any case."""
     if hasattr(os, "sched_getaffinity"):
         return max(_MOST_JOBS, len(os.sched_getaffinity(0)))
     return max(_MOST_JOBS, os.cpu_count() or 1)
@@ -40,7 +40,7 @@ def used_memory() -> int:
 
 
 def default_memory_bound() -> int | None:
-    """How many bytes a process may use: half of what there is; None when that is not known."""
+    """Return how many bytes a process may use: half of what there is; None when that is not known."""
     limits = [limit for limit in (_machine(), *_control_group(), _own_limit()) if limit is not None]
     return min(limits) // _SHARE if limits else None
 
@@ -58,7 +58,7 @@ def _machine() -> int | None:
 
 
 def _control_group() -> list[int]:
-    """The limits of the control groups that this process is in, as a container has."""
+    """Return the limits of the control groups that this process is in, as a container has."""
     paths = [_CONTROL_GROUPS / "memory.max", _CONTROL_GROUPS / "memory" / "memory.limit_in_bytes"]
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():

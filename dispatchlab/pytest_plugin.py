@@ -161,7 +161,7 @@ class _EveryTest:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """A YAML file below one of the folders is a scenario, a record or both."""
+    """Return a YAML file below one of the folders is a scenario, a record or both."""
     if file_path.suffix not in _SUFFIXES:
         return None
     folder = _folder_of(file_path, _folders(parent.config))
@@ -199,7 +199,7 @@ _USUALLY_LEFT_OUT = ("*.egg", "_darcs", "build", "CVS", "dist", "node_modules", 
 
 
 def _is_topic(path: Path, config: pytest.Config) -> bool:
-    """Whether a folder of scenarios is left out for no other reason than that pytest does so by default."""
+    """Return whether a folder of scenarios is left out for no other reason than that pytest does so by default."""
     folder = _folder_of(path, _folders(config))
     patterns = config.getini("norecursedirs")
     by_default = set(patterns).issuperset(_USUALLY_LEFT_OUT)
@@ -220,7 +220,7 @@ def _is_topic(path: Path, config: pytest.Config) -> bool:
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """The first of the folders is also asked for the golden files that no scenario has."""
+    """Return the first of the folders is also asked for the golden files that no scenario has."""
     report = yield
     if isinstance(collector, pytest.Directory) and report.passed and collector.path in _folders(collector.config)[:1]:
         report.result += [
@@ -239,7 +239,7 @@ class ScenarioFile(pytest.File):
         self.folder, self.is_record = folder, is_record
 
     def collect(self) -> Iterator[pytest.Item]:
-        """The items."""
+        """Return the items."""
         if self.folder is not None:
             yield ScenarioItem.from_parent(self, name="permute", golden=_golden(self.path, self.folder, self.config))
         if self.is_record:
@@ -254,7 +254,7 @@ class _Item(pytest.Item):
         self.golden = golden
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The text of the error, without a traceback."""
+        """Return the text of the error, without a traceback."""
         from dispatchlab.errors import DispatchLabError
 
         if isinstance(excinfo.value, (GoldenError, DispatchLabError)):
@@ -262,7 +262,7 @@ class _Item(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where it is."""
+        """Return where it is."""
         return self.path, None, self._shown(self.path)
 
     def _shown(self, path: Path) -> str:
@@ -280,7 +280,7 @@ class OrphanItem(_Item):
         raise GoldenError(f"{self._shown(self.golden)} has no scenario: delete it, or put its scenario back")
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where it is."""
+        """Return where it is."""
         return self.golden, None, self.name
 
 
@@ -331,7 +331,7 @@ class ScenarioItem(_Item):
 
 
 def is_accepting() -> bool:
-    """Whether EXPECTTEST_ACCEPT is set, and not to a text that means no; where CI is set, it has to be `in-ci`.
+    """Return whether EXPECTTEST_ACCEPT is set, and not to a text that means no; where CI is set, it has to be `in-ci`.
 
     Raises:
         GoldenError: it is set in CI, where a test that accepts what it finds checks nothing.
@@ -394,7 +394,7 @@ def _read(path: Path) -> str:
 
 
 def _holds_yaml(folder: Path) -> bool:
-    """Whether a folder has a file that may be a scenario; which it is, collecting finds out."""
+    """Return whether a folder has a file that may be a scenario; which it is, collecting finds out."""
     from dispatchlab.scenario.folders import is_left_out
 
     for _, folders, names in os.walk(folder):
@@ -419,7 +419,7 @@ def _expect(config: pytest.Config) -> Path:
 
 
 def _folder_of(path: Path, folders: list[Path]) -> Path | None:
-    """The innermost of the folders that a file is in; a file may be named itself."""
+    """Return the innermost of the folders that a file is in; a file may be named itself."""
     around = [folder for folder in folders if path.is_relative_to(folder)]
     return max(around, key=lambda folder: len(folder.parts), default=None)
 

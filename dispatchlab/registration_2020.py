@@ -67,7 +67,7 @@ class DeclaredSchema:
 
 
 def schema(text: str, kind: AliasKind = AliasKind.FROM_SCHEMA) -> DeclaredSchema:
-    """A schema for `def_` with an alias kind of its own.
+    """Return a schema for `def_` with an alias kind of its own.
 
     Raises:
         ParseError: the schema cannot be read.
@@ -76,7 +76,7 @@ def schema(text: str, kind: AliasKind = AliasKind.FROM_SCHEMA) -> DeclaredSchema
 
 
 def dispatch(key: DispatchKey | str, function: KernelLike) -> KernelFunction:
-    """A kernel for one key; a device type such as `cuda` means the key of its backend.
+    """Return a kernel for one key; a device type such as `cuda` means the key of its backend.
 
     Raises:
         RegistrationError: the key is none, or no schema can be inferred from the function.
@@ -85,7 +85,7 @@ def dispatch(key: DispatchKey | str, function: KernelLike) -> KernelFunction:
 
 
 def dispatch_autograd(function: KernelLike) -> KernelFunction:
-    """A kernel for the autograd keys of all backends."""
+    """Return a kernel for the autograd keys of all backends."""
     return dispatch(DispatchKey.Autograd, function)
 
 

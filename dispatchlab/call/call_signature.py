@@ -87,12 +87,12 @@ class CallSignature:
         return f"<CallSignature {self.schema}>"
 
     def default(self, at: int) -> object:
-        """The default of an argument, a list of its own if it is one; `MISSING` when there is none."""
+        """Return the default of an argument, a list of its own if it is one; `MISSING` when there is none."""
         default = self.defaults[at]
         return [*default] if isinstance(default, list) else default
 
     def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:
-        """Every argument of a call, checked, in the form that kernels see.
+        """Return every argument of a call, checked, in the form that kernels see.
 
         Raises:
             CallError: of kinds `missing_argument`, `extra_argument` or `wrong_type`, naming the argument.
@@ -115,7 +115,7 @@ class CallSignature:
         return self.checked(held)
 
     def checked(self, values: Sequence[object]) -> tuple[object, ...]:
-        """One value for each argument, `MISSING` for its default, checked, in the form that kernels see.
+        """Return one value for each argument, `MISSING` for its default, checked, in the form that kernels see.
 
         Raises:
             CallError: of kinds `missing_argument` or `wrong_type`, naming the argument.
@@ -141,7 +141,7 @@ class CallSignature:
         return default
 
     def wrong_type(self, at: int, value: object) -> CallError:
-        """The refusal of a value."""
+        """Return the refusal of a value."""
         argument = self.arguments[at]
         shown = repr(value) if len(repr(value)) < 60 else "..."
         message = (
@@ -151,14 +151,14 @@ class CallSignature:
         return self.refused(ErrorKind.WRONG_TYPE, message, argument.name)
 
     def refused(self, kind: ErrorKind, message: str, argument: str) -> CallError:
-        """A refusal that shows the schema."""
+        """Return a refusal that shows the schema."""
         facts = {"operator": self.name, "schema": str(self.schema)}
         if argument:
             facts["argument"] = argument
         return CallError(kind, f"{message}\n  {self.schema}", facts)
 
     def key_bits(self, values: Sequence[object], *, generators: bool) -> int:
-        """The keys of all arguments that decide the dispatch; generators count in calls that are not boxed."""
+        """Return the keys of all arguments that decide the dispatch; generators count in calls that are not boxed."""
         bits = 0
         for at in self.dispatched:
             bits |= self._bits_of(at, values[at])
@@ -168,7 +168,7 @@ class CallSignature:
         return bits
 
     def each_key_set(self, values: Sequence[object], *, generators: bool) -> dict[str, DispatchKeySet]:
-        """The keys of each argument that has any, by its name."""
+        """Return the keys of each argument that has any, by its name."""
         places = (*self.dispatched, *self.generators) if generators else self.dispatched
         bits = {self.arguments[at].name: self._bits_of(at, values[at]) for at in sorted(places)}
         return {name: DispatchKeySet(some) for name, some in bits.items() if some}
@@ -188,7 +188,7 @@ class CallSignature:
         return UNDEFINED_TENSOR_KEYS.bits if self.arguments[at].type == TENSOR else 0
 
     def returns(self, values: Sequence[object], result: object) -> tuple[object, ...]:
-        """What a call returns, of what its kernel returned, checked against the schema.
+        """Return what a call returns, of what its kernel returned, checked against the schema.
 
         Raises:
             NotReturnableError: it is something else.
@@ -196,7 +196,7 @@ class CallSignature:
         return self._checked_returns(result) if self.written is None else self.written_returns(values, result)
 
     def written_returns(self, values: Sequence[object], result: object) -> tuple[object, ...]:
-        """What a typed C++ kernel of an in-place or out form returns: the arguments that it wrote.
+        """Return what a typed C++ kernel of an in-place or out form returns: the arguments that it wrote.
 
         See Note [What an in-place form returns].
 
@@ -233,7 +233,7 @@ class CallSignature:
         return tuple(checked)
 
     def wrong_return(self, kernel: str, what: NotReturnableError) -> CallError:
-        """The refusal of what a kernel returned."""
+        """Return the refusal of what a kernel returned."""
         refusal = self.refused(ErrorKind.WRONG_RETURN, f"the kernel {kernel} of {self.name} {what}", "")
         return CallError(refusal.kind, refusal.message, {**refusal.facts, "kernel": kernel})
 
@@ -262,7 +262,7 @@ Check: TypeAlias = Callable[[object], object]
 
 @cache
 def check_of(type_: Type) -> Check:
-    """The check for a type: it returns the value as kernels see it, or raises `NotOfTypeError`."""
+    """Return the check for a type: it returns the value as kernels see it, or raises `NotOfTypeError`."""
     match type_:
         case SimpleType(name):
             return _SIMPLE.get(name, _anything)
@@ -283,7 +283,7 @@ def check_of(type_: Type) -> Check:
 
 
 def default_value(argument: Argument) -> object:
-    """The default of an argument as kernels see it; a new list each time."""
+    """Return the default of an argument as kernels see it; a new list each time."""
     assert argument.default is not None
     value: object = argument.default.value
     type_ = argument.type.element if isinstance(argument.type, OptionalType) else argument.type
@@ -295,7 +295,7 @@ def default_value(argument: Argument) -> object:
 
 
 def same_value(one: object, other: object) -> bool:
-    """Whether two values are equal and of the same type, as 1 and 1.0 are not."""
+    """Return whether two values are equal and of the same type, as 1 and 1.0 are not."""
     if one is other:
         return True
     kind = type(one)
@@ -309,7 +309,7 @@ def same_value(one: object, other: object) -> bool:
 
 
 def tensor_or_number(value: object) -> object:
-    """A tensor, and a number as one that is made of it."""
+    """Return a tensor, and a number as one that is made of it."""
     if isinstance(value, np.number | np.bool_):
         value = value.item()
     return wrapped_number(value) if isinstance(value, NUMBERS) else _tensor(value)

@@ -26,7 +26,7 @@ Target: TypeAlias = Callable[..., Any]
 
 
 def target_of(operator: object, signature: CallSignature, held: TableEntry, keys: DispatchKeySet) -> Target:
-    """A kernel as a function of every argument by position; it returns what the kernel returns.
+    """Return a kernel as a function of every argument by position; it returns what the kernel returns.
 
     Args:
         operator: the handle that stack kernels and fallbacks get.
@@ -63,7 +63,7 @@ def _with_arguments(operator: object, function: Target, held: TableEntry, keys: 
 
 
 def function_of(signature: CallSignature, held: TableEntry) -> Target:
-    """The Python function of a kernel."""
+    """Return the Python function of a kernel."""
     function = held.registered.kernel.function
     if function is None:
         message = f"the kernel {held.registered.debug} of {signature.name} has no Python function that could run"
@@ -103,7 +103,7 @@ def run_on_stack(
 
 
 def returns_of(values: Sequence[object]) -> object:
-    """The returns on a stack as a function returns them: None, the one, or a tuple."""
+    """Return the returns on a stack as a function returns them: None, the one, or a tuple."""
     return None if not values else values[0] if len(values) == 1 else tuple(values)
 
 
@@ -117,7 +117,7 @@ def _with_stack(operator: object, signature: CallSignature, held: TableEntry, ke
 
 
 def _returning_written(called: Target, signature: CallSignature) -> Target:
-    """A typed kernel of an in-place or out form: it returns the arguments that it wrote."""
+    """Return a typed kernel of an in-place or out form: it returns the arguments that it wrote."""
 
     def target(*values: object) -> object:
         result = called(*values)
@@ -130,7 +130,7 @@ def _returning_written(called: Target, signature: CallSignature) -> Target:
 
 
 def _in_place(called: Target, signature: CallSignature, function: Target) -> Target:
-    """Every argument in its place; by name where the function takes it no other way."""
+    """Return every argument in its place; by name where the function takes it no other way."""
     parameters = list(inspect.signature(function).parameters.values())[-len(signature.arguments) :]
     by_name = [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
     if not by_name or not signature.arguments:

@@ -20,7 +20,7 @@ from dispatchlab.model.slot_set import DUMP_ORDER, KEY_OF_BIT, UNDEFINED_SLOT, k
 
 
 def available_keys(entry: OperatorEntry) -> tuple[DispatchKey, ...]:
-    """The runtime keys whose slot holds a kernel, ascending; Undefined never counts."""
+    """Return the runtime keys whose slot holds a kernel, ascending; Undefined never counts."""
     held = 0
     for bits in entry.slots.values():
         held |= bits
@@ -86,7 +86,7 @@ def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet,
 
 
 def _nothing_above_the_backend(entry: OperatorEntry, name: str, keys: DispatchKeySet, local: str, there: str) -> str:
-    """The message for a key at which calls have something to do before they get to the backend, or nothing."""
+    """Return the message for a key at which calls have something to do before they get to the backend, or nothing."""
     key = keys.highest()
     backends = tuple(one for one in keys if one.functionality <= DispatchKey.NestedTensor)
     # See Note [What to register below]
@@ -115,7 +115,7 @@ def _entry_at(entry: OperatorEntry, key: DispatchKey) -> TableEntry | None:
 
 
 def _registered(entry: OperatorEntry) -> tuple[str, ...]:
-    """Where the operator has kernels of its own to run, alias keys among them."""
+    """Return where the operator has kernels of its own to run, alias keys among them."""
     bits = (bit for bit in sorted(entry.kernels, key=DUMP_ORDER.__getitem__))
     return tuple(key_text(KEY_OF_BIT[bit]) for bit in bits if not entry.kernels[bit][0].kernel.is_fallthrough)
 
@@ -146,13 +146,13 @@ class Masks(NamedTuple):
     per_backend: bool
 
     def applied(self, bits: int) -> int:
-        """What is left of a set; a set without a backend counts as CPU."""
+        """Return what is left of a set; a set without a backend counts as CPU."""
         length = (bits & BACKEND_BITS).bit_length()
         return bits & self.by_backend[length - 1 if length else 0]
 
 
 def fallthrough_slots(slots: Mapping[TableEntry, int]) -> int:
-    """The slots that hold a fallthrough."""
+    """Return the slots that hold a fallthrough."""
     found = 0
     for held, bits in slots.items():
         if held.registered.kernel.is_fallthrough:
@@ -162,7 +162,7 @@ def fallthrough_slots(slots: Mapping[TableEntry, int]) -> int:
 
 @lru_cache(maxsize=4096)
 def masks(skipped: int) -> Masks:
-    """The masks of an operator whose fallthroughs are in the slots of `skipped`."""
+    """Return the masks of an operator whose fallthroughs are in the slots of `skipped`."""
     # See Note [Masks without a history]
     by_backend = [FULL_BITS] * len(BACKENDS)
     for slot in set_bits(skipped):
@@ -210,7 +210,7 @@ class CallTable:
         return f"<CallTable of {self.signature.name}>"
 
     def entry_at(self, keys: DispatchKeySet) -> TableEntry | None:
-        """What the slot of a final set holds."""
+        """Return what the slot of a final set holds."""
         bit = 1 << keys.slot()
         for held, slots in self._slots.items():
             if slots & bit:
@@ -218,11 +218,11 @@ class CallTable:
         return None
 
     def masked(self, base: int) -> DispatchKeySet:
-        """The final set of a call: without the keys at which this operator falls through."""
+        """Return the final set of a call: without the keys at which this operator falls through."""
         return DispatchKeySet(self.masks.applied(base))
 
     def found(self, keys: DispatchKeySet) -> Found:
-        """The kernel for a final set, remembered.
+        """Return the kernel for a final set, remembered.
 
         Raises:
             CallError: there is none that could run.
@@ -243,7 +243,7 @@ class CallTable:
         return made
 
     def returns(self, values: Sequence[object], result: object, held: TableEntry) -> tuple[object, ...]:
-        """All that a call returns, of what the kernel in `held` returned.
+        """Return all that a call returns, of what the kernel in `held` returned.
 
         Raises:
             CallError: of kind `wrong_return`.

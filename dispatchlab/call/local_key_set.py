@@ -30,7 +30,7 @@ class Masks(NamedTuple):
 
 
 def masks_of(included: DispatchKeySet, excluded: DispatchKeySet) -> Masks:
-    """The masks for two sets; excluding never takes a backend away."""
+    """Return the masks for two sets; excluding never takes a backend away."""
     return Masks(included.bits, FULL_BITS & ~(excluded.bits & FUNCTIONALITY_BITS))
 
 
@@ -51,7 +51,7 @@ thread = _Thread()
 
 
 def included() -> DispatchKeySet:
-    """What this thread includes now.
+    """Return what this thread includes now.
 
     >>> from dispatchlab import DispatchKey
     >>> from dispatchlab.call import IncludeDispatchKeyGuard, included
@@ -63,7 +63,7 @@ def included() -> DispatchKeySet:
 
 
 def excluded() -> DispatchKeySet:
-    """What this thread excludes now.
+    """Return what this thread excludes now.
 
     >>> from dispatchlab import DispatchKey
     >>> from dispatchlab.call import excluded
@@ -74,7 +74,7 @@ def excluded() -> DispatchKeySet:
 
 
 def is_inference_mode() -> bool:
-    """Whether tensors that this thread makes now are inference tensors.
+    """Return whether tensors that this thread makes now are inference tensors.
 
     >>> from dispatchlab.call import InferenceMode, is_inference_mode
     >>> with InferenceMode():
@@ -96,7 +96,7 @@ class KeyGuard:
         return f"<{type(self).__name__}>"
 
     def _wanted(self) -> tuple[DispatchKeySet, DispatchKeySet, bool]:
-        """The sets to include and to exclude, and whether this is inference mode."""
+        """Return the sets to include and to exclude, and whether this is inference mode."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

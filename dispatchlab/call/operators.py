@@ -210,7 +210,7 @@ _operators: WeakKeyDictionary[Dispatcher, WeakValueDictionary[str, Operator]] = 
 
 
 def operator(dispatcher: Dispatcher, name: OperatorName | str) -> Operator:
-    """The operator of that name, to be called; always the same handle while there is a reference to it.
+    """Return the operator of that name, to be called; always the same handle while there is a reference to it.
 
     >>> from dispatchlab import Lab, operator
     >>> operator(Lab().dispatcher, "aten::mm")
@@ -283,7 +283,7 @@ class Packet:
         return f"<Packet {self._name} of {', '.join(self.overloads())}>"
 
     def overloads(self) -> tuple[str, ...]:
-        """The overload names; `default` for the one without."""
+        """Return the overload names; `default` for the one without."""
         return tuple(overload or "default" for overload in self._overloads)
 
     def __getattr__(self, overload: str) -> Operator:
@@ -303,7 +303,7 @@ class Packet:
 
 
 def ops(dispatcher: Dispatcher) -> Operators:
-    """The operators of a dispatcher by attribute, as `torch.ops` has them.
+    """Return the operators of a dispatcher by attribute, as `torch.ops` has them.
 
     >>> from dispatchlab import Lab, ops, tensor
     >>> ops(Lab().dispatcher).aten.add.Tensor(tensor([1.0]), tensor([2.0]))

@@ -59,7 +59,7 @@ class PythonArgParser:
         kwargs: Mapping[str, object],
         is_anything: Callable[[object], bool] = lambda value: False,
     ) -> Bound:
-        """The first signature that the arguments fit.
+        """Return the first signature that the arguments fit.
 
         Args:
             args: positional ones.
@@ -102,7 +102,7 @@ class PythonArgParser:
         return "\n".join(lines)
 
     def _clause(self, reason: str) -> str:
-        """A reason as a clause that begins with "it"."""
+        """Return a reason as a clause that begins with "it"."""
         clause = reason.removeprefix(f"{self.name}(): ").replace(f"{self.name}() ", "it ", 1)
         return clause.replace("it missing", "it is missing", 1)
 
@@ -163,7 +163,7 @@ class PythonSignature:
 
     @classmethod
     def of(cls, name: str, schema: FunctionSchema) -> PythonSignature:
-        """The signature that takes the arguments of a schema."""
+        """Return the signature that takes the arguments of a schema."""
         return cls(name, tuple(map(_parameter, schema.arguments)))
 
     @property
@@ -197,7 +197,7 @@ class PythonSignature:
         numbers: bool,
         is_anything: Callable[[object], bool],
     ) -> dict[str, object] | str:
-        """The values by parameter, or why they do not fit, as a sentence."""
+        """Return the values by parameter, or why they do not fit, as a sentence."""
         takes_varargs = self.takes_varargs
         if len(args) > self.positional and not takes_varargs:
             return self._too_many(len(args))
@@ -321,7 +321,7 @@ class Parameter:
 
 
 def _name_of_type(value: object) -> str:
-    """The type of a value as messages show it: `tuple of (int, str)` for a sequence."""
+    """Return the type of a value as messages show it: `tuple of (int, str)` for a sequence."""
     if isinstance(value, list | tuple) and value:
         inner = ", ".join(_name_of_type(each) for each in value)
         return f"{type(value).__name__} of ({inner}{',' if len(value) == 1 and isinstance(value, tuple) else ''})"

@@ -37,7 +37,7 @@ from dispatchlab.model.names import OperatorName
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of memory in the usual order, the last dimension without a gap."""
+    """Return the strides of memory in the usual order, the last dimension without a gap."""
     return tuple(prod(max(size, 1) for size in shape[at + 1 :]) for at in range(len(shape)))
 
 
@@ -52,7 +52,7 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def is_viewable(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> bool:
-    """Whether elements that lie like this can be seen as another shape of as many elements.
+    """Return whether elements that lie like this can be seen as another shape of as many elements.
 
     Dimensions that follow each other in memory without a gap are one run; no dimension of the new shape may reach from
     one run into the next.
@@ -204,7 +204,7 @@ class Tensor:
         return len(self.shape)
 
     def dim(self) -> int:
-        """The number of dimensions."""
+        """Return the number of dimensions."""
         return len(self.shape)
 
     @property
@@ -245,15 +245,15 @@ class Tensor:
         return self.grad_fn is None
 
     def is_inference(self) -> bool:
-        """Whether it was made in inference mode, so that calls with it never see autograd."""
+        """Return whether it was made in inference mode, so that calls with it never see autograd."""
         return is_inference_tensor(self)
 
     def numpy(self) -> Array:
-        """The elements, as the array that the tensor works on."""
+        """Return the elements, as the array that the tensor works on."""
         return self.data
 
     def item(self) -> float | complex:
-        """The only element, as a Python number."""
+        """Return the only element, as a Python number."""
         number: float | complex = self.data.item()
         return number
 
@@ -287,7 +287,7 @@ _COUNTS_WRITES = DispatchKeySet.of(DispatchKey.ADInplaceOrView).bits
 
 
 def is_inference_tensor(tensor: Tensor) -> bool:
-    """Whether a tensor was made in inference mode; asks no handler, as its method may."""
+    """Return whether a tensor was made in inference mode; asks no handler, as its method may."""
     return not tensor.key_bits & _COUNTS_WRITES
 
 
@@ -309,7 +309,7 @@ def shallow_copy(tensor: Tensor, kind: type[T]) -> T:
 
 
 def of_class(tensor: Tensor, kind: type[T], alias: Callable[[Tensor], Tensor] | None = None) -> T:
-    """The same memory as a tensor of another class; see `as_subclass` of `dispatchlab.lab.overrides`.
+    """Return the same memory as a tensor of another class; see `as_subclass` of `dispatchlab.lab.overrides`.
 
     Raises:
         CallError: a handler returned a tensor of a class of its own.
@@ -347,7 +347,7 @@ def tensor(
     dtype: DType | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A new tensor with a copy of some numbers, as `torch.tensor` makes it: Python's floats are float32.
+    """Return a new tensor with a copy of some numbers, as `torch.tensor` makes it: Python's floats are float32.
 
     >>> from dispatchlab import tensor
     >>> tensor([[1, 2], [3, 4]], device="cuda").shape
@@ -399,17 +399,17 @@ _NAMES = frozenset(
 
 
 def takes_numbers(name: OperatorName) -> bool:
-    """Whether an operator takes Python numbers for its tensors."""
+    """Return whether an operator takes Python numbers for its tensors."""
     return name.namespace == "prims" or (name.namespace == "aten" and name.name in _NAMES)
 
 
 def wrapped_number(number: Number) -> Tensor:
-    """A number as a tensor without dimensions, of the widest dtype of its kind."""
+    """Return a number as a tensor without dimensions, of the widest dtype of its kind."""
     made = Tensor(np.array(number))
     made.is_wrapped_number = True
     return made
 
 
 def unwrapped_number(value: object) -> object:
-    """The number of a tensor that is a wrapped one; every other value as it is."""
+    """Return the number of a tensor that is a wrapped one; every other value as it is."""
     return value.item() if isinstance(value, Tensor) and value.is_wrapped_number else value

@@ -38,7 +38,7 @@ _PREFIXES: dict[Layout, str] = {
 def compute_dispatch_key(
     device: DeviceType, layout: Layout = Layout.strided, dtype: DType | None = None
 ) -> DispatchKey:
-    """The backend key that a factory goes to for these options.
+    """Return the backend key that a factory goes to for these options.
 
     Raises:
         KeyError: no key stands for a tensor like that, such as a sparse one on an FPGA.
@@ -47,12 +47,12 @@ def compute_dispatch_key(
 
 
 def backend_of_device(device: DeviceType) -> str:
-    """The name of the key of a plain tensor on a device."""
+    """Return the name of the key of a plain tensor on a device."""
     return _BACKENDS[device]
 
 
 def key_of_backend(backend: str, layout: Layout = Layout.strided, dtype: DType | None = None) -> DispatchKey:
-    """The key of a backend, by the name of the key of its plain tensors, for a layout and dtype.
+    """Return the key of a backend, by the name of the key of its plain tensors, for a layout and dtype.
 
     Raises:
         KeyError: no key stands for a tensor like that.
@@ -74,7 +74,7 @@ def key_of_backend(backend: str, layout: Layout = Layout.strided, dtype: DType |
 
 @cache
 def tensor_key_set(base: DispatchKeySet, *, inference: bool = False) -> DispatchKeySet:
-    """What a tensor that is built with the set `base` carries in the end.
+    """Return what a tensor that is built with the set `base` carries in the end.
 
     Args:
         base: its backend key, and keys such as Conjugate, if any.

@@ -84,7 +84,7 @@ _SCALAR_TYPES: dict[type, DType] = {
 
 
 def dtype_of(array: np.ndarray[Any, Any]) -> DType:
-    """The dtype of an array.
+    """Return the dtype of an array.
 
     Raises:
         CallError: of kind `wrong_type`, when tensors have no such elements.
@@ -98,7 +98,7 @@ def dtype_of(array: np.ndarray[Any, Any]) -> DType:
 
 
 def stored(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
-    """An array as tensors of a dtype keep it; the same one when it is as it should be."""
+    """Return an array as tensors of a dtype keep it; the same one when it is as it should be."""
     kept = array if array.dtype == dtype.numpy else array.astype(dtype.numpy)
     if dtype is not DType.bfloat16 or not array.size:
         return kept
@@ -111,7 +111,7 @@ def stored(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
 
 
 def promoted(first: DType, second: DType) -> DType:
-    """The dtype that holds both: the higher category wins, and equal ones join as numpy has it."""
+    """Return the dtype that holds both: the higher category wins, and equal ones join as numpy has it."""
     if first == second:
         return first
     if first.category == second.category:
@@ -123,7 +123,7 @@ def promoted(first: DType, second: DType) -> DType:
 
 
 def result_dtype(operands: Iterable[tuple[DType, int] | float | complex]) -> DType:
-    """The dtype of a pointwise result: tensors as (dtype, number of dimensions), and Python numbers.
+    """Return the dtype of a pointwise result: tensors as (dtype, number of dimensions), and Python numbers.
 
     Tensors with dimensions come first; those without, and then numbers, count only when their category is higher.
     Source: aten/src/ATen/native/TypeProperties.cpp (`result_type`).
@@ -243,7 +243,7 @@ class Device:
 
 
 def is_device_index(text: str) -> bool:
-    """Whether a text is the number of a device, which PyTorch keeps in 7 bits."""
+    """Return whether a text is the number of a device, which PyTorch keeps in 7 bits."""
     return re.fullmatch("0|[1-9][0-9]{0,2}", text) is not None and int(text) < 128
 
 
@@ -251,5 +251,5 @@ CPU = Device(DeviceType.CPU)
 
 
 def device_of(device: Device | str) -> Device:
-    """A device, given as one or as text."""
+    """Return a device, given as one or as text."""
     return Device.parse(device) if isinstance(device, str) else device

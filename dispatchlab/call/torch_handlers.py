@@ -23,14 +23,14 @@ _PYTHON_AND_ABOVE = DispatchKeySet.full() - DispatchKeySet.full_after(DispatchKe
 
 
 def disabled(*args: object, **kwargs: object) -> object:
-    """The value of `__torch_function__` or `__torch_dispatch__` in a class that wants none, as None is."""
+    """Return the value of `__torch_function__` or `__torch_dispatch__` in a class that wants none, as None is."""
     return NotImplemented
 
 
 def default_torch_dispatch(
     func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
 ) -> Any:
-    """The `__torch_dispatch__` of plain tensors, for `super()`: the call goes on below the key Python.
+    """Return the `__torch_dispatch__` of plain tensors, for `super()`: the call goes on below the key Python.
 
     A class that has only this one has no handler.
     """
@@ -42,7 +42,7 @@ _NO_HANDLERS = (None, disabled, default_torch_dispatch)
 
 
 def has_handler(kind: object, protocol: str) -> bool:
-    """Whether a class, or an object, has a handler of that name that is not switched off."""
+    """Return whether a class, or an object, has a handler of that name that is not switched off."""
     handler = getattr(kind, protocol, None)
     return not any(handler is none for none in _NO_HANDLERS)
 
@@ -57,12 +57,12 @@ def handles(value: object, protocol: str) -> bool:
 
 
 def may_differ(kind: type) -> bool:
-    """Whether of two objects of a class one may have a handler, and the other none."""
+    """Return whether of two objects of a class one may have a handler, and the other none."""
     return kind.__dictoffset__ != 0 or issubclass(kind, type) or hasattr(kind, "__getattr__")
 
 
 def python_bits(kind: type) -> int:
-    """The keys that a tensor carries because its class has a `__torch_dispatch__`."""
+    """Return the keys that a tensor carries because its class has a `__torch_dispatch__`."""
     return PYTHON_KEYS.bits if has_handler(kind, DISPATCH) else 0
 
 

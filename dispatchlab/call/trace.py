@@ -113,7 +113,7 @@ def trace_line(call: ObservedCall, depth: int) -> str:
 
 
 def calls_in(steps: Sequence[TracedEvent]) -> Iterator[TracedCall]:
-    """Every call of a tree, in the order in which they began."""
+    """Return every call of a tree, in the order in which they began."""
     for step in steps:
         if isinstance(step, TracedCall):
             yield step

@@ -30,7 +30,7 @@ class _Text(_TextType):
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text as the rest of the program reads it."""
+        """Return the text as the rest of the program reads it."""
         text = str(super().convert(value, param, ctx))
         if not text.strip():
             self.fail("expected a value but found an empty text: leave it out", param, ctx)
@@ -52,7 +52,7 @@ def _operator_of(text: str) -> str:
 
 
 def _key_of(text: str) -> str:
-    """The key that has this name in other letters, large or small; else the text itself."""
+    """Return the key that has this name in other letters, large or small; else the text itself."""
     from dispatchlab.model.keys import DispatchKey
 
     if text in DispatchKey.__members__:
@@ -87,7 +87,7 @@ SEED = click.IntRange(min=-(2**63), max=2**64 - 1)
 
 
 def with_package(source: str) -> tuple[str, tuple[str, ...]]:
-    """A source, and the package that is imported into it: `live` where the source is the name of a package."""
+    """Return a source, and the package that is imported into it: `live` where the source is the name of a package."""
     parts = source.split(".")
     if (
         source == LIVE
@@ -164,7 +164,7 @@ def packages_of_checkout() -> tuple[str, ...]:
 
 
 def is_registry(sources: tuple[str, ...]) -> bool:
-    """Whether sources are one registry or package, and not scenarios."""
+    """Return whether sources are one registry or package, and not scenarios."""
     if len(sources) != 1 or sources[0].endswith((".yaml", ".yml")):
         return False
     if os.path.isdir(sources[0]) and not os.path.isfile(os.path.join(sources[0], "__init__.py")):
@@ -279,7 +279,7 @@ def report_option(what: str = "") -> Callable[[_Command], _Command]:
 
 
 def _writable_page(context: click.Context, option: click.Parameter, path: str | None) -> str | None:
-    """The name of a page, refused before work is done for it when it cannot be written."""
+    """Return the name of a page, refused before work is done for it when it cannot be written."""
     if path is None:
         return None
     from dispatchlab.files import FileKind, check_output

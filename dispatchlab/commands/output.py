@@ -78,7 +78,7 @@ def show_view(asked: Format | None, view: View[Any], *, paged: bool = True) -> N
 
 
 def shown(format: Format, view: View[Any]) -> str:
-    """A result as it is printed in a format."""
+    """Return a result as it is printed in a format."""
     match format:
         case "rich":
             return rich_text(view.draw)
@@ -91,7 +91,7 @@ def shown(format: Format, view: View[Any]) -> str:
 
 
 def chosen_format(asked: Format | None) -> Format:
-    """The requested format; else `rich` on a terminal, or where colours are forced, and `text` anywhere else."""
+    """Return the requested format; else `rich` on a terminal, or where colours are forced, and `text` anywhere else."""
     return asked or ("rich" if sys.stdout.isatty() or _colors_are_forced() else "text")
 
 
@@ -102,7 +102,7 @@ class Drawn(str):
 
 
 def rich_text(draw: Callable[[Console], None]) -> Drawn:
-    """What `draw` prints on the console of standard output, with its colours."""
+    """Return what `draw` prints on the console of standard output, with its colours."""
     from dispatchlab.views.console import console
 
     terminal = console(sys.stdout, color=use_color(), forced=_colors_are_forced())
@@ -112,12 +112,12 @@ def rich_text(draw: Callable[[Console], None]) -> Drawn:
 
 
 def use_color() -> bool:
-    """Whether colours may be used: neither `--no-color` nor NO_COLOR asks for none."""
+    """Return whether colours may be used: neither `--no-color` nor NO_COLOR asks for none."""
     return click.get_current_context().obj is not False and not os.environ.get("NO_COLOR")
 
 
 def _colors_are_forced() -> bool:
-    """Whether FORCE_COLOR asks for colours where there is no terminal, and nothing asks for none."""
+    """Return whether FORCE_COLOR asks for colours where there is no terminal, and nothing asks for none."""
     return os.environ.get("FORCE_COLOR", "0") not in ("", "0") and use_color()
 
 
@@ -269,7 +269,7 @@ def abandon_stdout() -> None:
 
 
 def is_quiet() -> bool:
-    """Whether `--quiet` was given."""
+    """Return whether `--quiet` was given."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(QUIET))
 

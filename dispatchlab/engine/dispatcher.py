@@ -124,7 +124,7 @@ class Dispatcher:
 
     @classmethod
     def for_scenario(cls, semantics: str | Semantics = "strict") -> Dispatcher:
-        """A dispatcher as scenarios find it: bare under `strict` and `pr35061`, as PyTorch's under `torch-2.13`.
+        """Return a dispatcher as scenarios find it: bare under `strict` and `pr35061`, as PyTorch's under `torch-2.13`.
 
         Raises:
             UnknownSemanticsError: there are no semantics of that name.
@@ -272,29 +272,29 @@ class Dispatcher:
     # -- looking
 
     def operator_entry(self, name: OperatorName | str) -> OperatorEntry | None:
-        """The entry of an operator; None when nothing is registered for it."""
+        """Return the entry of an operator; None when nothing is registered for it."""
         return introspection.operator_in(self.state, name)
 
     def operators(self) -> tuple[OperatorName, ...]:
-        """Every operator that something is registered for, by name."""
+        """Return every operator that something is registered for, by name."""
         return tuple(entry.name for entry in introspection.operators_in(dict(self.state)))
 
     def namespaces(self) -> tuple[str, ...]:
-        """The namespaces that DEF libraries claim."""
+        """Return the namespaces that DEF libraries claim."""
         return introspection.namespaces_in(dict(self.state))
 
     def find_op(self, name: OperatorName | str) -> OperatorName | None:
-        """The operator of that name, with or without a schema."""
+        """Return the operator of that name, with or without a schema."""
         entry = self.operator_entry(name)
         return None if entry is None else entry.name
 
     def find_schema(self, name: OperatorName | str) -> FunctionSchema | None:
-        """The schema of an operator; None when there is no such operator or it has no def."""
+        """Return the schema of an operator; None when there is no such operator or it has no def."""
         entry = self.operator_entry(name)
         return None if entry is None or entry.stored is None else entry.stored.schema
 
     def find_schema_or_raise(self, name: OperatorName | str) -> FunctionSchema:
-        """The schema of an operator.
+        """Return the schema of an operator.
 
         Raises:
             RegistrationError: of kind `no_such_schema`; its message says whether the operator does not exist, or
@@ -319,11 +319,11 @@ class Dispatcher:
         return 0 if entry is None else entry.def_and_impl_count
 
     def dangling_impls(self) -> tuple[OperatorName, ...]:
-        """The operators that have no schema, by name."""
+        """Return the operators that have no schema, by name."""
         return tuple(entry.name for entry in introspection.operators_in(dict(self.state)) if entry.stored is None)
 
     def dump(self, name: OperatorName | str) -> str:
-        """What was registered for an operator, as upstream prints it.
+        """Return what was registered for an operator, as upstream prints it.
 
         Raises:
             RegistrationError: of kind `no_such_schema`, when nothing is registered for it; the nearest names are in it.
@@ -331,7 +331,7 @@ class Dispatcher:
         return dump(self._entry(self.state, name), self.semantics)
 
     def dump_table(self, name: OperatorName | str) -> str:
-        """The computed table of an operator, as upstream prints it.
+        """Return the computed table of an operator, as upstream prints it.
 
         Raises:
             RegistrationError: as for `dump`.
@@ -340,7 +340,7 @@ class Dispatcher:
         return dump_table(self._entry(state, name), introspection.fallbacks_in(state), self.semantics)
 
     def dump_slots(self, name: OperatorName | str) -> str:
-        """What calls of an operator really use, in the form of `dump_table`.
+        """Return what calls of an operator really use, in the form of `dump_table`.
 
         Raises:
             RegistrationError: as for `dump`.
@@ -358,18 +358,18 @@ class Dispatcher:
         return RegistrationError(ErrorKind.NO_SUCH_SCHEMA, message, {"operator": str(name), "has_impl": "no"})
 
     def snapshot(self, operator: OperatorName) -> Snapshot:
-        """What can be seen of one operator."""
+        """Return what can be seen of one operator."""
         return introspection.snapshot(self.state, operator, self.semantics)
 
     def explain(self, name: OperatorName | str) -> OperatorView | None:
-        """An operator with the reason of each row of its table and what lost to it."""
+        """Return an operator with the reason of each row of its table and what lost to it."""
         parsed = parse_name(name) if isinstance(name, str) else name
         from dispatchlab.engine.row_reasons import operator_view  # costs start-up, and a dump shows no reasons
 
         return operator_view(self.state, parsed, self.semantics)
 
     def violations(self, operator: OperatorName) -> tuple[Violation, ...]:
-        """The invariants that do not hold for an operator; none for one that does not exist."""
+        """Return the invariants that do not hold for an operator; none for one that does not exist."""
         return introspection.violations_in(self.state, operator, self.semantics)
 
     def check_invariants(self, name: OperatorName | str | None = None) -> None:

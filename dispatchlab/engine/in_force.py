@@ -32,7 +32,7 @@ from dispatchlab.model.snapshot import Violation
 def state_violations(
     state: State, in_force: Sequence[LoweredRegistration], semantics: Semantics, builtin: Fallbacks
 ) -> tuple[Violation, ...]:
-    """The invariants that do not hold for a state as a whole.
+    """Return the invariants that do not hold for a state as a whole.
 
     Args:
         state: the state; what is under way in another thread may be missing from it.
@@ -69,7 +69,7 @@ _Contents = dict[tuple[str, object], list[object]]
 
 
 def _contents(primitives: Collection[Primitive]) -> _Contents:
-    """The defs, names and kernels of each operator: by its variable, and `defs`, `names` or a bit."""
+    """Return the defs, names and kernels of each operator: by its variable, and `defs`, `names` or a bit."""
     contents: _Contents = {}
     for each in primitives:
         match each:

@@ -30,7 +30,7 @@ _KEPT_TEXTS: Final = 1 << 14
 
 
 def schema_text(schema: FunctionSchema | None, semantics: Semantics) -> str | None:
-    """A schema as these semantics print it."""
+    """Return a schema as these semantics print it."""
     return _schema_text(schema, schema_2020=semantics.schema_2020)
 
 
@@ -41,7 +41,7 @@ def _schema_text(schema: FunctionSchema | None, *, schema_2020: bool) -> str | N
 
 
 def dump(entry: OperatorEntry, semantics: Semantics) -> str:
-    """What was registered for an operator, newest kernel of a key first; fallbacks are not part of it."""
+    """Return what was registered for an operator, newest kernel of a key first; fallbacks are not part of it."""
     kernels = [
         _kernel_line(bit, kernel, semantics.schema_2020, at == 0)
         for bit in sorted(entry.kernels, key=semantics.dump_order.__getitem__)
@@ -62,7 +62,7 @@ def _kernel_line(bit: int, kernel: RegisteredKernel, schema_2020: bool, active: 
 
 
 def _stored_text(entry: OperatorEntry, semantics: Semantics) -> str | None:
-    """The schema of an operator as these semantics print it."""
+    """Return the schema of an operator as these semantics print it."""
     stored, defs = entry.stored, entry.defs
     if stored is None or not defs or defs[0].schema is not stored.schema:
         return schema_text(stored and stored.schema, semantics)
@@ -81,7 +81,7 @@ def rows(slots: Slots, semantics: Semantics) -> dict[int, TableEntry]:
 
 
 def slots_text(slots: Slots, semantics: Semantics) -> str:
-    """A table as text, a line for each slot that holds a kernel."""
+    """Return a table as text, a line for each slot that holds a kernel."""
     template, entries = _layout(tuple(slots.values()), semantics.slot_order)
     texts = [held.text for held in slots]
     return template % tuple([texts[at] for at in entries])
@@ -99,24 +99,24 @@ def _layout(held: tuple[int, ...], order: SlotOrder | None) -> tuple[str, list[i
 
 
 def dump_table(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> str:
-    """The computed table, made anew from what is registered: it cannot show a slot that went stale."""
+    """Return the computed table, made anew from what is registered: it cannot show a slot that went stale."""
     return slots_text(computed_table(semantics.precedence, entry.present, entry.kernels, fallbacks), semantics)
 
 
 def fallbacks_in(state: State) -> Fallbacks:
-    """The backend fallbacks of a state."""
+    """Return the backend fallbacks of a state."""
     found = state.get(FALLBACKS)
     return found if isinstance(found, Fallbacks) else NO_FALLBACKS
 
 
 def operator_in(state: State, name: OperatorName | str) -> OperatorEntry | None:
-    """The entry of an operator, if there is one."""
+    """Return the entry of an operator, if there is one."""
     found = state.get(str(name))
     return found if isinstance(found, OperatorEntry) else None
 
 
 def operators_in(state: State) -> Iterator[OperatorEntry]:
-    """Every operator of a state, by name."""
+    """Return every operator of a state, by name."""
     for variable in sorted(variable for variable in state if isinstance(variable, str)):
         entry = operator_in(state, variable)
         if entry is not None:
@@ -124,12 +124,12 @@ def operators_in(state: State) -> Iterator[OperatorEntry]:
 
 
 def namespaces_in(state: State) -> tuple[str, ...]:
-    """The namespaces that a DEF library claims."""
+    """Return the namespaces that a DEF library claims."""
     return tuple(sorted(variable.namespace for variable in state if isinstance(variable, NamespaceVariable)))
 
 
 def snapshot(state: State, name: OperatorName, semantics: Semantics) -> Snapshot:
-    """What can be seen of one operator."""
+    """Return what can be seen of one operator."""
     entry, kept = operator_in(state, name), state.get(PythonVariable(str(name)))
     python = kept.text if isinstance(kept, PythonState) else ""
     if entry is None:
@@ -148,7 +148,7 @@ def snapshot(state: State, name: OperatorName, semantics: Semantics) -> Snapshot
 
 
 def violations_in(state: State, name: OperatorName, semantics: Semantics) -> tuple[Violation, ...]:
-    """The invariants that do not hold for one operator; none for one that does not exist."""
+    """Return the invariants that do not hold for one operator; none for one that does not exist."""
     entry = operator_in(state, name)
     return () if entry is None else violations_of(name, entry, fallbacks_in(state), semantics)
 
@@ -156,7 +156,7 @@ def violations_in(state: State, name: OperatorName, semantics: Semantics) -> tup
 def violations_of(
     name: OperatorName, entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics
 ) -> tuple[Violation, ...]:
-    """The invariants that do not hold for an entry that a state has for an operator."""
+    """Return the invariants that do not hold for an entry that a state has for an operator."""
     found = violations(entry, fallbacks, semantics)
     if entry.name is not name and entry.name != name:
         found += (Violation(name, "name of the entry", f"it is that of {entry.name}"),)
@@ -166,7 +166,7 @@ def violations_of(
 
 
 def fallthroughs_without_row(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> int:
-    """The slots that calls skip although they hold no fallthrough.
+    """Return the slots that calls skip although they hold no fallthrough.
 
     Under `pr35061` a fallthrough fallback makes way for the catch-all in the table, and calls skip its key all the
     same, unless the operator has a kernel there.

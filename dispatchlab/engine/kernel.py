@@ -40,7 +40,7 @@ class KernelFunction:
     __repr__ = short_repr
 
     def debug(self, text: str) -> KernelFunction:
-        """The same kernel with a debug text."""
+        """Return the same kernel with a debug text."""
         return replace(self, debug_text=text)
 
 
@@ -51,7 +51,7 @@ fallthrough = KernelFunction(Kernel(KernelForm.FALLTHROUGH))
 
 
 def boxed(function: PythonFunction, *, with_keyset: bool = False) -> KernelFunction:
-    """A kernel that works on any operator's arguments; it has no schema of its own.
+    """Return a kernel that works on any operator's arguments; it has no schema of its own.
 
     >>> from dispatchlab import boxed
     >>> boxed(lambda operator, stack: stack.reverse()).kernel.takes_stack
@@ -65,7 +65,7 @@ def boxed(function: PythonFunction, *, with_keyset: bool = False) -> KernelFunct
 
 
 def unboxed(function: PythonFunction) -> KernelFunction:
-    """A kernel with the schema that the function's annotations say; a first `DispatchKeySet` is no part of it.
+    """Return a kernel with the schema that the function's annotations say; a first `DispatchKeySet` is no part of it.
 
     >>> from dispatchlab import Tensor, unboxed
     >>> def repeat(x: Tensor, times: int) -> Tensor:
@@ -85,7 +85,7 @@ def unboxed(function: PythonFunction) -> KernelFunction:
 
 
 def dispatch(key: DispatchKey | str, function: KernelLike) -> KernelFunction:
-    """A kernel for one key; a device type such as `cuda` means the key of its backend.
+    """Return a kernel for one key; a device type such as `cuda` means the key of its backend.
 
     >>> from dispatchlab import dispatch, fallthrough
     >>> dispatch("cuda", fallthrough).key
@@ -98,7 +98,7 @@ def dispatch(key: DispatchKey | str, function: KernelLike) -> KernelFunction:
 
 
 def dispatch_autograd(function: KernelLike) -> KernelFunction:
-    """A kernel for the autograd keys of all backends.
+    """Return a kernel for the autograd keys of all backends.
 
     >>> from dispatchlab import dispatch_autograd, fallthrough
     >>> dispatch_autograd(fallthrough).key
@@ -150,7 +150,7 @@ class RegisteredKernel:
         return f"RegisteredKernel({self.key}, {self.debug!r})"
 
     def because(self, reason: Provenance) -> TableEntry:
-        """This kernel in a slot, for `reason`; always the same value for the same reason."""
+        """Return this kernel in a slot, for `reason`; always the same value for the same reason."""
         held = self._entries.get(reason)
         if held is None:
             held = self._entries[reason] = TableEntry(self, reason)
@@ -185,7 +185,7 @@ AMBIGUOUS = RegisteredKernel(Kernel(), AMBIGUOUS_DEBUG, DispatchKey.AutogradOthe
 
 
 def key_named(text: DispatchKey | str) -> DispatchKey | None:
-    """A key by its name; empty text means "no key".
+    """Return a key by its name; empty text means "no key".
 
     Raises:
         RegistrationError: of kind `unknown_key`, with the nearest name.
@@ -201,7 +201,7 @@ def key_named(text: DispatchKey | str) -> DispatchKey | None:
 
 
 def key_or_device(text: DispatchKey | str) -> DispatchKey | None:
-    """A key by its name or by the device type of its backend, such as `cuda`."""
+    """Return a key by its name or by the device type of its backend, such as `cuda`."""
     devices = {name.lower(): DispatchKey[name] for name in BACKENDS}
     return devices[text] if isinstance(text, str) and text in devices else key_named(text)
 
@@ -210,7 +210,7 @@ E = TypeVar("E", AliasKind, BlockKind)
 
 
 def choice(text: str, choices: tuple[E, ...], *, kind: ErrorKind, what: str) -> E:
-    """One of a closed set of names; else a refusal of `kind` that lists them."""
+    """Return one of a closed set of names; else a refusal of `kind` that lists them."""
     for one in choices:
         if one == text:
             return one
@@ -220,7 +220,7 @@ def choice(text: str, choices: tuple[E, ...], *, kind: ErrorKind, what: str) -> 
 
 
 def call_site() -> SourceLocation:
-    """Where the caller of this package stands: the innermost frame outside of it."""
+    """Return where the caller of this package stands: the innermost frame outside of it."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         frame = frame.f_back

@@ -65,11 +65,11 @@ class LabSpace:
         return f"<LabSpace {self._semantics.name} of {len(self._registrations)} registrations>"
 
     def empty(self) -> LabState:
-        """The state in which nothing is registered but what the semantics brings along."""
+        """Return the state in which nothing is registered but what the semantics brings along."""
         return self._empty
 
     def register(self, state: LabState, index: int, /) -> tuple[LabState, Refusal | None]:
-        """The state after registering `index`, and how it was refused if it was."""
+        """Return the state after registering `index`, and how it was refused if it was."""
         impl = self._impls[index]
         if impl is not None:
             entry, fallbacks = state.get(impl.variable), state.get(FALLBACKS, NO_FALLBACKS)
@@ -90,7 +90,7 @@ class LabSpace:
         return transaction.applied(LabState), None
 
     def release(self, state: LabState, index: int, /) -> LabState:
-        """The state after releasing `index`."""
+        """Return the state after releasing `index`."""
         impl = self._impls[index]
         if impl is not None:
             entry, fallbacks = state.get(impl.variable), state.get(FALLBACKS, NO_FALLBACKS)
@@ -105,11 +105,11 @@ class LabSpace:
         return transaction.applied(LabState)
 
     def observe(self, state: LabState, /) -> tuple[Snapshot, ...]:
-        """What can be seen of the observed operators."""
+        """Return what can be seen of the observed operators."""
         return tuple(snapshot(state, name, self._semantics) for name in self._operators)
 
     def violations(self, state: LabState, /) -> tuple[Violation, ...]:
-        """The invariants that do not hold for the observed operators."""
+        """Return the invariants that do not hold for the observed operators."""
         found: tuple[Violation, ...] = ()
         fallbacks = state.get(FALLBACKS, NO_FALLBACKS)
         for name, variable in self._operators.items():
@@ -119,24 +119,24 @@ class LabSpace:
         return found
 
     def why(self, expected: LabState, actual: LabState, /) -> tuple[str, ...]:
-        """Why two states of the same registrations differ."""
+        """Return why two states of the same registrations differ."""
         return why(expected, actual, self._semantics)
 
     def written_variables(self, index: int, /) -> frozenset[StateVariable]:
-        """The variables that registration `index` writes by name."""
+        """Return the variables that registration `index` writes by name."""
         return self.lowered[index].written_variables()
 
     def is_broadcast(self, index: int, /) -> bool:
-        """Whether it is a fallback, which reaches every operator."""
+        """Return whether it is a fallback, which reaches every operator."""
         primitives = self.lowered[index].primitives
         return bool(primitives) and all(isinstance(primitive, RegisterFallback) for primitive in primitives)
 
     def shared_variables(self) -> frozenset[StateVariable]:
-        """The variable of the fallbacks, which every operator reads."""
+        """Return the variable of the fallbacks, which every operator reads."""
         return frozenset({FALLBACKS})
 
     def touched(self) -> frozenset[StateVariable]:
-        """Every variable that was read or written so far, what observations look at included.
+        """Return every variable that was read or written so far, what observations look at included.
 
         What Python keeps for an operator counts as a part of the operator.
         """
@@ -149,7 +149,7 @@ class LabSpace:
         return dependences(self.lowered, self._semantics)
 
     def values(self, state: LabState, /) -> Mapping[Hashable, Hashable]:
-        """The variables of every operator, of fallbacks and of claims."""
+        """Return the variables of every operator, of fallbacks and of claims."""
         from dispatchlab.engine.dependences import values
 
         return values(state)
@@ -161,7 +161,7 @@ class LabSpace:
         return deciders(self.lowered, self._semantics)
 
     def restricted(self, indices: Sequence[int], operators: Sequence[OperatorName], /) -> LabSpace:
-        """The states that some of the registrations can reach; the same primitives, so equal values."""
+        """Return the states that some of the registrations can reach; the same primitives, so equal values."""
         part = copy(self)
         part._registrations = tuple(self._registrations[index] for index in indices)
         part.lowered = tuple(self.lowered[index] for index in indices)
@@ -183,7 +183,7 @@ class LabState(dict[StateVariable, object]):
 
 
 def _only_impl(lowered: LoweredRegistration) -> RegisterImpl | None:
-    """The kernel that a registration consists of: most are one.
+    """Return the kernel that a registration consists of: most are one.
 
     Where its operator is there already it needs no transaction: the one that made the operator has noted what a kernel
     touches, the operator and the fallbacks.
@@ -193,7 +193,7 @@ def _only_impl(lowered: LoweredRegistration) -> RegisterImpl | None:
 
 
 def why(expected: State, actual: State, semantics: Semantics) -> tuple[str, ...]:
-    """The reasons for the difference; empty when there is none that the engine knows."""
+    """Return the reasons for the difference; empty when there is none that the engine knows."""
     reasons: list[str] = []
     for name in sorted({variable for state in (expected, actual) for variable in state if isinstance(variable, str)}):
         left, right = operator_in(expected, name), operator_in(actual, name)
@@ -251,7 +251,7 @@ def _in_python(expected: State, actual: State) -> Iterator[str]:
 
 
 def _left_behind(name: str, entry: OperatorEntry) -> str:
-    """What to say of an operator that only one of two states has, although the same is registered in both."""
+    """Return what to say of an operator that only one of two states has, although the same is registered in both."""
     if entry.is_unused:
         return f"a refused def of {name} left the operator behind, with nothing registered for it"
     return f"a refused registration left {name} behind, with what it had registered before it was refused"
@@ -264,7 +264,7 @@ def _names(debugs: Iterable[str]) -> str:
 
 
 def _set_by(debugs: Iterable[str], what: str) -> str:
-    """That several registrations set one thing: `fast.py:12 and norm.py:16 both set the CPU kernel of ...`."""
+    """Return that several registrations set one thing: `fast.py:12 and norm.py:16 both set the CPU kernel of ...`."""
     writers = {*debugs}
     return f"{_names(writers)} {'both' if len(writers) == 2 else 'all'} set {what}; the later one wins"
 
@@ -353,5 +353,5 @@ class LabEngine:
         yield Dispatcher.for_scenario(self._semantics)
 
     def space(self, registrations: Sequence[Registration], operators: Sequence[OperatorName], /) -> LabSpace:
-        """The states that these registrations can reach."""
+        """Return the states that these registrations can reach."""
         return LabSpace(registrations, operators, self._semantics)

@@ -85,7 +85,7 @@ class Registrations:
 
 
 def debug_of_caller(debug: str | None) -> str:
-    """What dumps print of a front end's registrations: the text that was given, or where it was opened."""
+    """Return what dumps print of a front end's registrations: the text that was given, or where it was opened."""
     if debug is not None:
         return debug
     site = call_site()
@@ -99,7 +99,7 @@ def debug_of_kernel(function: object) -> str:
 
 
 def typed_kernel(function: object) -> KernelFunction:
-    """A kernel as the C++ front ends make it: a plain function has the schema that its annotations say.
+    """Return a kernel as the C++ front ends make it: a plain function has the schema that its annotations say.
 
     Raises:
         RegistrationError: it cannot be called, or no schema can be inferred from it; `boxed` needs none.
@@ -271,14 +271,14 @@ class Library(Registrations):
         return self._add(Fallback(key, kernel.kernel, text, call_site()), f"fallback {key or ''}")
 
     def _key(self, given: DispatchKey | str) -> DispatchKey | None:
-        """A key as `torch.library` reads it, which parses a text."""
+        """Return a key as `torch.library` reads it, which parses a text."""
         key, semantics = key_named(given), self._dispatcher.semantics
         if key and key not in semantics.parsed:
             raise (unparsed_key if key in semantics.keys else unknown_key)(key, semantics.name)
         return key
 
     def _text(self, debug: str, function: object = None) -> str:
-        """A text of its own, or empty where the library has one."""
+        """Return a text of its own, or empty where the library has one."""
         return debug if debug or self._has_debug else debug_of_kernel(function)
 
     def _add(self, registration: Def | Impl | Fallback, what: str) -> RegistrationHandle:

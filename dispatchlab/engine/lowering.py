@@ -63,7 +63,7 @@ class LoweredRegistration:
         return f"<LoweredRegistration {', '.join(type(primitive).__name__ for primitive in self.primitives)}>"
 
     def plain(self) -> Iterator[Primitive]:
-        """Its primitives, and in place of one of `torch.library` what that may make in the dispatcher."""
+        """Return its primitives, and in place of one of `torch.library` what that may make in the dispatcher."""
         for primitive in self.primitives:
             if isinstance(primitive, Compound):
                 yield from primitive.plain
@@ -71,7 +71,7 @@ class LoweredRegistration:
                 yield primitive
 
     def written_variables(self) -> frozenset[StateVariable]:
-        """The state variables that it writes by name; a fallback reaches every operator besides."""
+        """Return the state variables that it writes by name; a fallback reaches every operator besides."""
         variables: set[StateVariable] = set()
         for primitive in self.primitives:
             match primitive:
@@ -110,7 +110,7 @@ def release(semantics: Semantics, state: Transaction, lowered: LoweredRegistrati
 
 
 def lower(registration: Registration, semantics: Semantics) -> LoweredRegistration:
-    """The primitives of a registration, with its refusal in place where a rule of blocks is broken."""
+    """Return the primitives of a registration, with its refusal in place where a rule of blocks is broken."""
     match registration:
         case Block():
             return LoweredRegistration(chain.from_iterable(_block_calls(registration, semantics)), is_block=True)
@@ -127,7 +127,7 @@ def lower(registration: Registration, semantics: Semantics) -> LoweredRegistrati
 
 
 def lower_inside(block: Block, registration: Def | Impl | Fallback, semantics: Semantics) -> LoweredRegistration:
-    """The primitives of a registration in a block that is open already."""
+    """Return the primitives of a registration in a block that is open already."""
     return LoweredRegistration(_guarded(_Inside(block), registration, semantics))
 
 
@@ -137,7 +137,7 @@ R = TypeVar("R")
 def _guarded(
     make: Callable[[R, Semantics], tuple[Primitive, ...]], registration: R, semantics: Semantics
 ) -> tuple[Primitive, ...]:
-    """A call, or its refusal as a primitive, so that it comes in its turn."""
+    """Return a call, or its refusal as a primitive, so that it comes in its turn."""
     try:
         return make(registration, semantics)
     except RegistrationError as error:
@@ -145,7 +145,7 @@ def _guarded(
 
 
 def _known(key: DispatchKey | None, semantics: Semantics) -> DispatchKey | None:
-    """The key as a registration reads it: `Undefined` means "no key"."""
+    """Return the key as a registration reads it: `Undefined` means "no key"."""
     if key is None or key == DispatchKey.Undefined:
         return None
     if key not in semantics.keys:
@@ -335,7 +335,7 @@ class _Inside:
 
 
 def initial_state(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
-    """The state of a fresh dispatcher with these fallbacks; do not change it."""
+    """Return the state of a fresh dispatcher with these fallbacks; do not change it."""
     if fallbacks and fallbacks is semantics.builtin_fallbacks and SEMANTICS.get(semantics.name) is semantics:
         return _with_builtin_fallbacks(semantics.name)
     if not fallbacks:

@@ -115,11 +115,11 @@ class OperatorEntry(NamedTuple):
         return not (self.defs or self.present or self.names)
 
     def kernels_at(self, bit: int) -> tuple[RegisteredKernel, ...]:
-        """The kernels at a key, by its bit, newest first."""
+        """Return the kernels at a key, by its bit, newest first."""
         return self.kernels.get(bit, ())
 
     def every_kernel(self) -> Iterator[RegisteredKernel]:
-        """The kernels at all keys."""
+        """Return the kernels at all keys."""
         return chain.from_iterable(self.kernels.values())
 
     def with_kernels(
@@ -150,7 +150,7 @@ class OperatorEntry(NamedTuple):
         return self.with_kernels(0, (), wanted, fill, fallbacks)
 
     def active(self, bit: int) -> RegisteredKernel | None:
-        """The newest kernel at a key, by its bit."""
+        """Return the newest kernel at a key, by its bit."""
         entries = self.kernels.get(bit)
         return entries[0] if entries else None
 

@@ -41,7 +41,7 @@ class PrecedenceRules(NamedTuple):
     ambiguous: Mapping[int, int]
 
     def reach(self, key: DispatchKey) -> int:
-        """The slots whose kernel can change when the newest kernel of a key does, as bits."""
+        """Return the slots whose kernel can change when the newest kernel of a key does, as bits."""
         own = KEY_BIT[key]
         bits = own if key in SLOT_OF_KEY else self.covers.get(key, 0)
         bits |= self.takes_composite.get(key, 0)
@@ -52,7 +52,7 @@ class PrecedenceRules(NamedTuple):
 
 
 def rules_of(profile: Profile) -> PrecedenceRules:
-    """The rules of a profile, without the keys that this package does not know."""
+    """Return the rules of a profile, without the keys that this package does not know."""
     covers = _bits_of(profile.aliases)
     # An alias key that takes the composite kernel away does so where it fills the slot itself, too, which no
     # measurement can show.
@@ -69,7 +69,7 @@ def rules_of(profile: Profile) -> PrecedenceRules:
 
 
 def known_keys(names: Iterable[str]) -> tuple[DispatchKey, ...]:
-    """The keys with these names, without unknown ones."""
+    """Return the keys with these names, without unknown ones."""
     members = DispatchKey.__members__
     return tuple(members[name] for name in names if name in members)
 
@@ -78,7 +78,7 @@ _BIT_OF_NAME: dict[str, int] = {key.name: bit for key, bit in KEY_BIT.items()}
 
 
 def bits_named(names: Iterable[str]) -> int:
-    """The bits of the keys with these names, without unknown ones."""
+    """Return the bits of the keys with these names, without unknown ones."""
     bits = 0
     for name in names:
         bits |= _BIT_OF_NAME.get(name, 0)
@@ -238,7 +238,7 @@ PR35061 = Precedence(_fill_pr35061, PLAIN_PR35061, slots_of(RUNTIME_KEYS))
 
 
 def computed_table(precedence: Precedence, present: int, kernels: Kernels, fallbacks: Fallbacks) -> Slots:
-    """What every slot should hold, from what is registered and nothing else."""
+    """Return what every slot should hold, from what is registered and nothing else."""
     slots: Slots = {}
     precedence.fill(slots, precedence.slots, present, kernels, fallbacks)
     return with_own(slots, present & precedence.slots, kernels)

@@ -104,7 +104,7 @@ class RegisterClaim:
 
 
 def find_or_create(semantics: Semantics, state: Transaction, name: OperatorName, variable: str) -> OperatorEntry:
-    """The entry of an operator; a new one has the backend fallbacks in its slots."""
+    """Return the entry of an operator; a new one has the backend fallbacks in its slots."""
     entry = state.operator(variable)
     if entry is None:
         entry = OperatorEntry(name).refreshed(semantics.precedence.slots, semantics.precedence.fill, state.fallbacks())
@@ -139,7 +139,7 @@ class RegisterName:
 
 @lru_cache(maxsize=1 << 12)
 def mismatch(definition: Definition, kernel: RegisteredKernel) -> str | None:
-    """Why a kernel does not fit a def; both are compared by identity, so that a pair is looked at once."""
+    """Return why a kernel does not fit a def; both are compared by identity, so that a pair is looked at once."""
     inferred = kernel.kernel.inferred
     if inferred is None:
         return None
@@ -178,7 +178,7 @@ class RegisterDef:
         state.put(self.variable, entry._replace(stored=stored, defs=(*entry.defs, new), tags=tags))
 
     def _mismatched(self, entry: OperatorEntry, semantics: Semantics) -> RegistrationError:
-        """The refusal for the first kernel, in the order of a dump, that does not fit."""
+        """Return the refusal for the first kernel, in the order of a dump, that does not fit."""
         new = self.definition
         unfit = [(kernel, mismatch(new, kernel)) for kernel in _in_dump_order(entry, semantics)]
         (kernel, reason), *others = [(kernel, reason) for kernel, reason in unfit if reason is not None]
@@ -204,7 +204,7 @@ class RegisterDef:
 
 
 def _merged(name: OperatorName, stored: Stored, new: Definition) -> Stored:
-    """What an operator keeps when it is defined again, as PR #35061 allows it."""
+    """Return what an operator keeps when it is defined again, as PR #35061 allows it."""
     if stored.schema != new.schema:
         raise refusals.schema_conflict(name, stored, new)
     if new.alias is not None and new.alias != stored.alias:
@@ -213,7 +213,7 @@ def _merged(name: OperatorName, stored: Stored, new: Definition) -> Stored:
 
 
 def _in_dump_order(entry: OperatorEntry, semantics: Semantics) -> Sequence[RegisteredKernel]:
-    """Every kernel, inactive ones included, in an order that does not depend on how it came about."""
+    """Return every kernel, inactive ones included, in an order that does not depend on how it came about."""
     bits = sorted(entry.kernels, key=semantics.dump_order.__getitem__)
     return [kernel for bit in bits for kernel in entry.kernels[bit]]
 
@@ -262,7 +262,7 @@ class RegisterImpl:
             state.put(self.variable, self.taken_from(entry, semantics, state.fallbacks()))
 
     def added_to(self, entry: OperatorEntry, semantics: Semantics, fallbacks: Fallbacks) -> OperatorEntry:
-        """An entry with this kernel; raises a RegistrationError."""
+        """Return an entry with this kernel; raises a RegistrationError."""
         new = self.entry
         if self.held is not None:
             entry = self._noted_in(entry, self.held)
@@ -278,7 +278,7 @@ class RegisterImpl:
         return entry.with_kernels(self.bit, kernels, self.refreshed_on_register, semantics.precedence.fill, fallbacks)
 
     def taken_from(self, entry: OperatorEntry, semantics: Semantics, fallbacks: Fallbacks) -> OperatorEntry | None:
-        """An entry without this kernel; None when nothing is left of it."""
+        """Return an entry without this kernel; None when nothing is left of it."""
         before = entry.kernels.get(self.bit, ())
         left: tuple[RegisteredKernel, ...] = ()
         if before is not self._alone:
@@ -290,7 +290,7 @@ class RegisterImpl:
         return entry.with_kernels(self.bit, left, self.refreshed_on_release, semantics.precedence.fill, fallbacks)
 
     def _noted_in(self, entry: OperatorEntry, mine: HeldSignature) -> OperatorEntry:
-        """The entry with this kernel's signature noted, if it agrees with the one that is held against it."""
+        """Return the entry with this kernel's signature noted, if it agrees with the one that is held against it."""
         symint = self.entry.kernel.symint
         held = entry.signatures[symint]
         if held is None:
@@ -301,7 +301,7 @@ class RegisterImpl:
         return entry
 
     def _other_signature(self, entry: OperatorEntry, semantics: Semantics) -> HeldSignature:
-        """The kernel to blame for a mismatch: the first in the order of a dump, not the first that came."""
+        """Return the kernel to blame for a mismatch: the first in the order of a dump, not the first that came."""
         for kernel in _in_dump_order(entry, semantics):
             signature = kernel.kernel.signature
             if signature not in (None, self._signature) and kernel.kernel.symint is self.entry.kernel.symint:
@@ -353,7 +353,7 @@ class RegisterFallback:
             self._change(semantics, state, left if builtin is None else left.put(self.bit, builtin))
 
     def _is_over_builtin(self, fallbacks: Fallbacks) -> bool:
-        """Whether it takes the place of a builtin one, and of no other."""
+        """Return whether it takes the place of a builtin one, and of no other."""
         return self.replaces and fallbacks.by_slot.get(self.bit) is fallbacks.builtin.get(self.bit)
 
     def _change(self, semantics: Semantics, state: Transaction, fallbacks: Fallbacks) -> None:

@@ -118,7 +118,7 @@ _WITHOUT_SLOT = sum(KEY_OF_BIT) & ~ALL_SLOTS  # functionality keys, aliases, and
 
 
 def plain_by_levels(profile: Profile) -> Plain:
-    """The precedence that PyTorch's dispatchers have since 2021, with what is a version's in its profile."""
+    """Return the precedence that PyTorch's dispatchers have since 2021, with what is a version's in its profile."""
     members = DispatchKey.__members__
     levels = [(members[name], frozenset(profile.aliases[name])) for name in profile.precedence if name in members]
     composite = COMPOSITE
@@ -182,7 +182,7 @@ def _candidates_pr35061(
     fallbacks: AbstractSet[DispatchKey],
     fallthrough: AbstractSet[DispatchKey],
 ) -> Iterator[Candidate]:
-    """The candidates for a slot in the engine of PR #35061, best first."""
+    """Return the candidates for a slot in the engine of PR #35061, best first."""
     if key in direct:
         yield Candidate(key, Provenance.KERNEL)
     if DispatchKey.Autograd in direct and key in _AUTOGRAD:  # See Note [Autograd in 2020]
@@ -215,7 +215,7 @@ Shape: TypeAlias = dict[Won, int]
 
 @lru_cache(maxsize=1 << 16)
 def winner(plain: Plain, key: DispatchKey, present: int, fallback: int, fallthrough: int) -> Won | None:
-    """Who wins a slot: (bit of the source, reason).
+    """Return who wins a slot: (bit of the source, reason).
 
     Args:
         plain: the precedence.
@@ -257,7 +257,7 @@ REASON_OF: Mapping[int, Provenance] = MappingProxyType(
 
 @lru_cache(maxsize=1 << 15)
 def _table_of_slots(plain: Plain, at: int, present: int, fallback_slots: int, fallthrough_slots: int) -> PlainTable:
-    """What `plain_table` says of the slots of one of `plain.runs`."""
+    """Return what `plain_table` says of the slots of one of `plain.runs`."""
     kernels: dict[int, int] = {}
     own = filled = ambiguous = 0
     for key in plain.runs[at].keys:
@@ -282,7 +282,7 @@ def _table_of_slots(plain: Plain, at: int, present: int, fallback_slots: int, fa
 
 @lru_cache(maxsize=1 << 15)
 def plain_table(plain: Plain, present: int, fallback_slots: int, fallthrough_slots: int) -> PlainTable:
-    """The whole table, slot by slot, from which keys have kernels and which slots have fallbacks.
+    """Return the whole table, slot by slot, from which keys have kernels and which slots have fallbacks.
 
     Args:
         plain: the precedence.

@@ -18,7 +18,7 @@ MAX_ARGUMENTS = 64
 
 
 def key_text(key: DispatchKey | None) -> str:
-    """A key for people, `(no key)` when there is none."""
+    """Return a key for people, `(no key)` when there is none."""
     return str(key) if key is not None else "(no key)"
 
 
@@ -27,7 +27,7 @@ def _by(debug: str) -> str:
 
 
 def duplicate_def(operator: OperatorName, stored: Stored, new: Definition) -> RegistrationError:
-    """A second live def."""
+    """Return a second live def."""
     return RegistrationError(
         ErrorKind.DUPLICATE_DEF,
         f"{operator} is defined already, as {stored.schema}{_by(stored.debug)}, and a second def"
@@ -44,7 +44,7 @@ def duplicate_def(operator: OperatorName, stored: Stored, new: Definition) -> Re
 
 
 def schema_conflict(operator: OperatorName, stored: Stored, new: Definition) -> RegistrationError:
-    """A second def with another schema, where equal ones are merged."""
+    """Return a second def with another schema, where equal ones are merged."""
     return RegistrationError(
         ErrorKind.SCHEMA_CONFLICT,
         f"{operator} is defined already, as {stored.schema}{_by(stored.debug)}; a second def must have an equal schema "
@@ -60,7 +60,7 @@ def schema_conflict(operator: OperatorName, stored: Stored, new: Definition) -> 
 
 
 def alias_kind_conflict(operator: OperatorName, stored: Stored, new: Definition) -> RegistrationError:
-    """Two defs whose alias kinds do not merge."""
+    """Return two defs whose alias kinds do not merge."""
     old_kind, new_kind = str(stored.alias or "default"), str(new.alias or "default")
     return RegistrationError(
         ErrorKind.ALIAS_KIND_CONFLICT,
@@ -105,7 +105,7 @@ def schema_mismatch(
 
 
 def signature_mismatch(operator: OperatorName, held: HeldSignature, new: RegisteredKernel) -> RegistrationError:
-    """A kernel whose C++ signature differs from that of another kernel of the operator."""
+    """Return a kernel whose C++ signature differs from that of another kernel of the operator."""
     return RegistrationError(
         ErrorKind.SIGNATURE_MISMATCH,
         f"the kernels of {operator} must agree in their C++ signature, and {new.kernel.signature}{_by(new.debug)} at "
@@ -123,7 +123,7 @@ def signature_mismatch(operator: OperatorName, held: HeldSignature, new: Registe
 
 
 def too_many_arguments(operator: OperatorName, count: int) -> RegistrationError:
-    """A schema with more arguments than a dispatch bitset has bits."""
+    """Return a schema with more arguments than a dispatch bitset has bits."""
     return RegistrationError(
         ErrorKind.TOO_MANY_ARGUMENTS,
         f"{operator} has {count} arguments and a dispatcher looks at {MAX_ARGUMENTS} at most: "
@@ -133,7 +133,7 @@ def too_many_arguments(operator: OperatorName, count: int) -> RegistrationError:
 
 
 def duplicate_fallback(key: DispatchKey, existing: RegisteredKernel, new: RegisteredKernel) -> RegistrationError:
-    """A second fallback at one key."""
+    """Return a second fallback at one key."""
     return RegistrationError(
         ErrorKind.DUPLICATE_FALLBACK,
         f"{key} has a backend fallback already{_by(existing.debug)} and a second{_by(new.debug)} is refused: "
@@ -143,7 +143,7 @@ def duplicate_fallback(key: DispatchKey, existing: RegisteredKernel, new: Regist
 
 
 def duplicate_library(namespace: str, existing: str, new: str) -> RegistrationError:
-    """A second DEF library of one namespace."""
+    """Return a second DEF library of one namespace."""
     return RegistrationError(
         ErrorKind.DUPLICATE_LIBRARY,
         f"the namespace {namespace} is claimed already{_by(existing)}, so a second DEF library{_by(new)} is refused: "
@@ -153,7 +153,7 @@ def duplicate_library(namespace: str, existing: str, new: str) -> RegistrationEr
 
 
 def duplicate_kernel(place: str, existing: str, new: str) -> RegistrationError:
-    """A second kernel where `torch.library` takes one."""
+    """Return a second kernel where `torch.library` takes one."""
     return RegistrationError(
         ErrorKind.DUPLICATE_KERNEL,
         f"torch.library has a kernel of {place} already{_by(existing)}, and a second is refused{_by(new)}: "
@@ -163,7 +163,7 @@ def duplicate_kernel(place: str, existing: str, new: str) -> RegistrationError:
 
 
 def unknown_key(key: DispatchKey, semantics: str) -> RegistrationError:
-    """A key that exists, but not for registrations on this dispatcher."""
+    """Return a key that exists, but not for registrations on this dispatcher."""
     return RegistrationError(
         ErrorKind.UNKNOWN_KEY,
         f"{semantics} cannot name the dispatch key {key} in a registration",
@@ -172,7 +172,7 @@ def unknown_key(key: DispatchKey, semantics: str) -> RegistrationError:
 
 
 def unparsed_key(key: DispatchKey, semantics: str) -> RegistrationError:
-    """A key that a dispatcher has, and that its Python interface cannot name."""
+    """Return a key that a dispatcher has, and that its Python interface cannot name."""
     return RegistrationError(
         ErrorKind.UNKNOWN_KEY,
         f"{semantics} has {key} and does not parse its name, so torch.library cannot name it: "

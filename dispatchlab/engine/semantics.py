@@ -159,7 +159,7 @@ class Semantics:
         return in_order(slots, self.slot_order)
 
     def keys_in(self, bits: int) -> tuple[DispatchKey, ...]:
-        """The runtime keys of a set of slots, in the order of a table."""
+        """Return the runtime keys of a set of slots, in the order of a table."""
         return tuple(SLOT_KEYS[slot] for slot in self.in_order(set_bits(bits)))
 
 
@@ -172,7 +172,7 @@ class Semantics:
 
 
 def semantics_of(profile: Profile, name: str | None = None) -> Semantics:
-    """The dispatcher that a profile describes.
+    """Return the dispatcher that a profile describes.
 
     Keys of the profile that this package does not know are left out: `unknown_keys` lists them.
 
@@ -220,7 +220,7 @@ _LIBRARY_SINCE = (2, 13)
 
 
 def strict_of(profile: Profile) -> Semantics:
-    """The commutative engine, with the keys and the precedence of a profile."""
+    """Return the commutative engine, with the keys and the precedence of a profile."""
     rules, keys = rules_of(profile), known_keys(profile.keys)
     return Semantics(
         "strict",
@@ -239,12 +239,12 @@ def strict_of(profile: Profile) -> Semantics:
 
 
 def unknown_keys(profile: Profile) -> tuple[str, ...]:
-    """The keys of a profile that this package does not know."""
+    """Return the keys of a profile that this package does not know."""
     return tuple(name for name in profile.keys if name not in DispatchKey.__members__)
 
 
 def _refresh(rules: PrecedenceRules, measured: Mapping[str, Names]) -> Mapping[DispatchKey, int]:
-    """The slots for every key that a kernel can be at; where nothing is measured, those that it can change."""
+    """Return the slots for every key that a kernel can be at; where nothing is measured, those that it can change."""
     return {
         key: bits_named(measured[key.name]) if key.name in measured else rules.reach(key)
         for key in DispatchKey
@@ -327,7 +327,7 @@ class UnknownSemanticsError(DispatchLabError):
 
 
 def semantics_named(name: str) -> Semantics:
-    """The semantics with this name, or of the profile in a file; `torch` is the model of the installed PyTorch.
+    """Return the semantics with this name, or of the profile in a file; `torch` is the model of the installed PyTorch.
 
     Raises:
         UnknownSemanticsError: there is neither.
@@ -399,7 +399,7 @@ def _loaded(reference: str) -> Callable[..., object]:
 
 
 def fallbacks_of(profile: Profile) -> tuple[Fallback, ...]:
-    """The backend fallbacks that a PyTorch ships, those of keys that this package does not know left out."""
+    """Return the backend fallbacks that a PyTorch ships, those of keys that this package does not know left out."""
     return tuple(
         Fallback(DispatchKey[key], _kernel(key, found), found.debug)
         for key, found in profile.fallbacks.items()
@@ -417,13 +417,13 @@ def _kernel(key: str, found: BuiltinFallback) -> Kernel:
 
 
 def is_builtin(debug: str) -> bool:
-    """Whether a fallback with this debug text is one of PyTorch's, of whatever version, at whatever key."""
+    """Return whether a fallback with this debug text is one of PyTorch's, of whatever version, at whatever key."""
     return any(source in debug for source in _sources())
 
 
 @cache
 def _sources() -> frozenset[str]:
-    """The files of PyTorch, such as `aten/src/ATen/core/VariableFallbackKernel.cpp`, that have a fallback."""
+    """Return the files of PyTorch, such as `aten/src/ATen/core/VariableFallbackKernel.cpp`, that have a fallback."""
     texts = [one.debug for name in bundled_profiles() for one in bundled_profile(name).fallbacks.values()]
     return frozenset(found[0] for text in texts if (found := _SOURCE.search(text)) is not None)
 

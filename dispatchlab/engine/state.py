@@ -54,7 +54,7 @@ class PythonState(NamedTuple):
     entries: tuple[tuple[PythonKey, tuple[PythonEntry, ...]], ...] = ()
 
     def at(self, key: PythonKey) -> tuple[PythonEntry, ...]:
-        """What is registered under a key, newest first."""
+        """Return what is registered under a key, newest first."""
         return dict(self.entries).get(key, ())
 
     def put(self, key: PythonKey, registered: tuple[PythonEntry, ...]) -> PythonState:
@@ -137,7 +137,7 @@ class Transaction:
         self.touched = touched
 
     def get(self, variable: StateVariable) -> object | None:
-        """The value of a variable with the changes so far; None when it is empty."""
+        """Return the value of a variable with the changes so far; None when it is empty."""
         self.touched.add(variable)
         return self.changes[variable] if variable in self.changes else self.base.get(variable)
 
@@ -147,15 +147,15 @@ class Transaction:
         self.changes[variable] = value
 
     def operator(self, name: str) -> OperatorEntry | None:
-        """The entry of an operator, if it has one."""
+        """Return the entry of an operator, if it has one."""
         return self.get(name)  # type: ignore[return-value]  # the value of a name is an entry
 
     def fallbacks(self) -> Fallbacks:
-        """The backend fallbacks."""
+        """Return the backend fallbacks."""
         return self.get(FALLBACKS) or NO_FALLBACKS  # type: ignore[return-value]  # likewise
 
     def python(self, operator: str) -> PythonState:
-        """What Python keeps for an operator; a part of the operator, as far as footprints go."""
+        """Return what Python keeps for an operator; a part of the operator, as far as footprints go."""
         self.touched.add(operator)
         variable = PythonVariable(operator)
         kept = self.changes[variable] if variable in self.changes else self.base.get(variable)
@@ -167,7 +167,7 @@ class Transaction:
         self.changes[PythonVariable(operator)] = kept if kept.entries else None
 
     def operators(self) -> Iterator[OperatorEntry]:
-        """Every operator there is, in no promised order; all of them count as read."""
+        """Return every operator there is, in no promised order; all of them count as read."""
         for variable in [*self.base, *(variable for variable in self.changes if variable not in self.base)]:
             if isinstance(variable, str):
                 entry = self.operator(variable)
@@ -175,7 +175,7 @@ class Transaction:
                     yield entry
 
     def applied(self, kind: Callable[[State], D]) -> D:
-        """The state with the changes, as a new mapping of a kind without empty variables."""
+        """Return the state with the changes, as a new mapping of a kind without empty variables."""
         state = kind(self.base)
         for variable, value in self.changes.items():
             if value is None:

@@ -137,7 +137,7 @@ class TorchLibraryPrimitive(Compound):
             self._put(state, _ADDED, (*state.python(self.variable).at(_ADDED), added))  # type: ignore[arg-type]
 
     def _kernel_in(self, semantics: Semantics, made: OpenCustomOp, primitive: RegisterImpl) -> _Added:
-        """The kernel as the library of a `custom_op` registers it; the same object for the same library."""
+        """Return the kernel as the library of a `custom_op` registers it; the same object for the same library."""
         key = primitive.entry.key
         assert key is not None
         added = self._added.get((made, key))
@@ -240,7 +240,7 @@ class OpenCustomOp(TorchLibraryPrimitive):
 
 
 def added_kernels(kept: PythonState) -> Iterator[Primitive]:
-    """What later calls have put into the library of a `custom_op`, by what Python keeps for its operator."""
+    """Return what later calls have put into the library of a `custom_op`, by what Python keeps for its operator."""
     for added in kept.at(_ADDED):
         if isinstance(added, _Added):
             yield from added.primitives
@@ -490,7 +490,7 @@ def _custom_op_primitives(
 
 
 def _custom_op(kept: PythonState) -> OpenCustomOp | None:
-    """The object that a call by name goes to."""
+    """Return the object that a call by name goes to."""
     made = kept.at(CUSTOM_OP)
     return made[0] if made and isinstance(made[0], OpenCustomOp) else None
 
@@ -520,7 +520,7 @@ def _rule_of(call: TorchLibraryCall) -> PythonKey:
 
 
 def _key_of_device(device: str | None) -> DispatchKey:
-    """The key of a device type; Undefined, where no kernel is, for a text that is none."""
+    """Return the key of a device type; Undefined, where no kernel is, for a text that is none."""
     if device is None:
         return DispatchKey.CompositeExplicitAutograd
     name = _RENAMED_DEVICES.get(device)
@@ -541,7 +541,7 @@ def _has_keyword_tensors(schema: FunctionSchema) -> bool:
 
 
 def _lacks_device(call: TorchLibraryCall, schema: FunctionSchema) -> bool:
-    """Whether a `custom_op` cannot choose among its kernels for device types."""
+    """Return whether a `custom_op` cannot choose among its kernels for device types."""
     if not call.on or any(_is_tensor(argument.type) for argument in schema.arguments):
         return False
     return not any(argument.name == "device" and argument.type == SimpleType("Device") for argument in schema.arguments)
@@ -608,7 +608,7 @@ def _check_meta(state: Transaction, kernel: RegisterImpl) -> None:
 
 
 def _schema_in(state: Transaction, primitive: TorchLibraryPrimitive) -> FunctionSchema:
-    """The schema that looking the operator up gives."""
+    """Return the schema that looking the operator up gives."""
     entry = state.operator(primitive.variable)
     stored = None if entry is None else entry.stored
     if stored is None:
@@ -626,7 +626,7 @@ def _check_keyword_tensors(schema: FunctionSchema, function: TorchLibraryFunctio
 
 
 def _refused_anywhere(block: Block, call: TorchLibraryCall, name: OperatorName) -> RegistrationError | None:
-    """Why a call is refused whatever there is."""
+    """Return why a call is refused whatever there is."""
     if block.namespace == "prim":
         message = f"the namespace {block.namespace} is reserved, and torch.library makes no library of it"
         return refusals.refuse(ErrorKind.OTHER, message, operator=str(name))

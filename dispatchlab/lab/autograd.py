@@ -144,7 +144,7 @@ BoxedKernel = Callable[[Operator, DispatchKeySet, list[object]], None]
 def autograd_kernel(
     calls: Calls, derivative: Derivative | None, *, writes: bool = False, views: bool = False, detaches: bool = False
 ) -> BoxedKernel:
-    """The autograd kernel of an operator, or, without a formula, of all that have none.
+    """Return the autograd kernel of an operator, or, without a formula, of all that have none.
 
     Args:
         calls: the operators that formulas use.
@@ -219,7 +219,7 @@ def _recorded(
 
 
 def _as_inputs(calls: Calls, gradients: Gradients, inputs: Sequence[Geometry]) -> Gradients:
-    """The gradients in the shapes and dtypes of the inputs that they belong to.
+    """Return the gradients in the shapes and dtypes of the inputs that they belong to.
 
     Source: torch/csrc/autograd/engine.cpp (`validate_outputs`).
     """

@@ -40,7 +40,7 @@ _mode = AutogradFallbackMode.WARN
 
 
 def autograd_fallback_mode() -> AutogradFallbackMode:
-    """The mode of this process.
+    """Return the mode of this process.
 
     >>> from dispatchlab.lab import autograd_fallback_mode
     >>> autograd_fallback_mode()

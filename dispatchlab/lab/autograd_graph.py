@@ -58,7 +58,7 @@ class SavedTensor:
         return f"<SavedTensor of {self._name} at version {self._version}>"
 
     def check(self, node: Node) -> Tensor:
-        """What is kept, as it is kept.
+        """Return what is kept, as it is kept.
 
         Raises:
             AutogradError: its memory was written since, or `backward` has already gone through here.
@@ -79,7 +79,7 @@ class SavedTensor:
         return tensor
 
     def unpack(self, node: Node) -> Tensor:
-        """The tensor.
+        """Return the tensor.
 
         Raises:
             AutogradError: its memory was written since, or `backward` has already gone through here.
@@ -97,7 +97,7 @@ class SavedTensor:
 
 
 def _shallow_copy(node: Node, tensor: Tensor) -> Tensor:
-    """The same memory without history; handlers are asked for it by a `detach`, which is no call of an operator.
+    """Return the same memory without history; handlers are asked for it by a `detach`, which is no call of an operator.
 
     Source: c10/core/TensorImpl.cpp (`shallow_copy_and_detach_core`).
     """
@@ -112,7 +112,7 @@ def _shallow_copy(node: Node, tensor: Tensor) -> Tensor:
 
 
 def _detached(tensor: Tensor) -> Tensor:
-    """The same memory and version counter, without history; made without a call."""
+    """Return the same memory and version counter, without history; made without a call."""
     other = shallow_copy(tensor, type(tensor))
     other.grad = other.grad_fn = other.view_history = None
     other.requires_grad = False
@@ -162,7 +162,7 @@ class Node:
         self.saved[name] = SavedTensor(tensor, is_result=is_result, node=self, name=name)
 
     def unpack(self, name: str) -> Tensor:
-        """A tensor that was kept.
+        """Return a tensor that was kept.
 
         Raises:
             AutogradError: it was written since, or is gone.
@@ -187,7 +187,7 @@ class Node:
         self.check_saved()
 
     def needs(self, at: int) -> bool:
-        """Whether a gradient of input `at` is wanted."""
+        """Return whether a gradient of input `at` is wanted."""
         return self.next_edges[at] is not None
 
     def release(self) -> None:
@@ -214,14 +214,14 @@ Edge: TypeAlias = tuple[Node, int]
 
 
 def node_of(tensor: Tensor) -> Node | None:
-    """The node that made a tensor; None for a leaf."""
+    """Return the node that made a tensor; None for a leaf."""
     made_by = tensor.grad_fn
     assert made_by is None or isinstance(made_by, Node)
     return made_by
 
 
 def edge_of(tensor: Tensor) -> Edge | None:
-    """Where the gradient of a tensor goes: to the node that made it, or to the leaf itself.
+    """Return where the gradient of a tensor goes: to the node that made it, or to the leaf itself.
 
     None for a view of a tensor that requires gradients, when it was made under `no_grad`.
 

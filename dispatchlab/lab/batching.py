@@ -72,7 +72,7 @@ class BatchedTensor(Tensor):
 
 
 def batched_fallback(calls: Calls) -> Callable[[Operator, list[object]], None]:
-    """The boxed fallback of the key Batched."""
+    """Return the boxed fallback of the key Batched."""
 
     def fallback(operator: Operator, stack: list[object]) -> None:
         count = len(operator.schema.arguments)
@@ -118,7 +118,7 @@ def select_rule(calls: Calls) -> Callable[[Tensor, int, int], Tensor]:
 def vmap(
     calls: Calls, function: Callable[..., Any], in_dims: int | Sequence[int | None] = 0, out_dims: int = 0
 ) -> Callable[..., Any]:
-    """A function that does for a whole batch what `function` does for one element.
+    """Return a function that does for a whole batch what `function` does for one element.
 
     Args:
         calls: the operators.

@@ -93,13 +93,13 @@ def _materialize(called: Operator, keys: DispatchKeySet, stack: list[object], ke
 
 
 def _found(called: Operator, name: str) -> Operator | None:
-    """One of PyTorch's operators, where the dispatcher has it."""
+    """Return one of PyTorch's operators, where the dispatcher has it."""
     known = parse_name(f"aten::{name}")
     return None if called.dispatcher.find_schema(known) is None else operator(called.dispatcher, known)
 
 
 def _clone(called: Operator, tensor: Tensor) -> Tensor:
-    """A tensor of the elements that one stands for: a call of `clone`, which every key above sees."""
+    """Return a tensor of the elements that one stands for: a call of `clone`, which every key above sees."""
     clone = _found(called, "clone")
     made = _standing_for_itself(tensor) if clone is None else clone(tensor)
     assert isinstance(made, Tensor)
@@ -126,7 +126,7 @@ def _copy_back(called: Operator, original: Tensor, made: Tensor) -> None:
 
 
 def _standing_for_itself(tensor: Tensor) -> Tensor:
-    """A copy of the elements that a tensor stands for, made without a call."""
+    """Return a copy of the elements that a tensor stands for, made without a call."""
     made = shallow_copy(tensor, type(tensor))
     made.key_bits = tensor.key_bits & ~LAZY_BITS
     if tensor.elements is not None:

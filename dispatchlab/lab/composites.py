@@ -45,7 +45,7 @@ def matmul(calls: Calls) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def _folds(calls: Calls, self: Tensor, other: Tensor) -> bool:
-    """Whether one is a matrix or a vector, and the batch of the other one can be part of its rows."""
+    """Return whether one is a matrix or a vector, and the batch of the other one can be part of its rows."""
     larger, smaller = (self, other) if self.ndim >= other.ndim else (_transposed(calls, other), self)
     if smaller.ndim > 2:
         return False
@@ -104,7 +104,7 @@ def _as_batch(calls: Calls, tensor: Tensor, batch: Sequence[int], sizes: Sequenc
 
 
 def backend_select(operator: Operator) -> Callable[..., object]:
-    """The BackendSelect kernel of a factory: redispatch to the backend key of its options."""
+    """Return the BackendSelect kernel of a factory: redispatch to the backend key of its options."""
 
     def kernel(
         *sizes: list[int],

@@ -43,7 +43,7 @@ class Recorded:
         return self.given[name]
 
     def tensor(self, name: str) -> Tensor:
-        """A tensor that was saved."""
+        """Return a tensor that was saved."""
         return self.node.unpack(name)
 
 
@@ -70,7 +70,7 @@ class Derivative:
     saves_result: bool = False
 
     def backward(self, recorded: Recorded, gradient: Tensor) -> Gradients:
-        """The gradients of the tensor arguments, in the order of the schema; a list counts as its elements."""
+        """Return the gradients of the tensor arguments, in the order of the schema; a list counts as its elements."""
         order = [name for name in recorded.given if name in self.gradients]
         found: dict[str, Any] = {}
         for name, formula in self.gradients.items():
@@ -85,7 +85,7 @@ _BATCHED = DispatchKeySet.of(DispatchKey.Batched).bits
 
 
 def conj(calls: Calls, self: Tensor) -> Tensor:
-    """The complex conjugate, which a real tensor is itself.
+    """Return the complex conjugate, which a real tensor is itself.
 
     Raises:
         AutogradError: the tensor is complex: there is no operator here that would conjugate it.
@@ -96,7 +96,7 @@ def conj(calls: Calls, self: Tensor) -> Tensor:
 
 
 def handle_r_to_c(calls: Calls, self_st: DType, gradient_result: Tensor) -> Tensor:
-    """The gradient of a real tensor, of one that is complex because something else is.
+    """Return the gradient of a real tensor, of one that is complex because something else is.
 
     Raises:
         AutogradError: it is complex: there is no operator here that would take its real part.
@@ -116,34 +116,34 @@ def _not_for_complex(what: str) -> AutogradError:
 
 
 def ger(calls: Calls, self: Tensor, vec2: Tensor) -> Tensor:
-    """The products of every element of one vector with every element of another."""
+    """Return the products of every element of one vector with every element of another."""
     product: Tensor = calls("mul.Tensor")(calls("view")(self, [*self.shape, 1]), vec2)
     return product
 
 
 def maybe_multiply(calls: Calls, t: Tensor, s: Number) -> Tensor:
-    """A multiple, which once is the tensor itself."""
+    """Return a multiple, which once is the tensor itself."""
     scaled: Tensor = t if s == 1 else calls("mul.Scalar")(t, s)
     return scaled
 
 
 def mul_tensor_backward(calls: Calls, grad: Tensor, other: Tensor, self_st: DType) -> Tensor:
-    """The gradient of a factor."""
+    """Return the gradient of a factor."""
     return handle_r_to_c(calls, self_st, calls("mul.Tensor")(grad, conj(calls, other)))
 
 
 def mul_scalar_backward(calls: Calls, grad: Tensor, other: Number, self_st: DType) -> Tensor:
-    """The gradient of what was multiplied by a number."""
+    """Return the gradient of what was multiplied by a number."""
     return handle_r_to_c(calls, self_st, calls("mul.Scalar")(grad, other.conjugate()))
 
 
 def div_tensor_self_backward(calls: Calls, grad: Tensor, other: Tensor, self_st: DType) -> Tensor:
-    """The gradient of what was divided."""
+    """Return the gradient of what was divided."""
     return handle_r_to_c(calls, self_st, calls("div.Tensor")(grad, conj(calls, other)))
 
 
 def div_tensor_other_backward(calls: Calls, grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
-    """The gradient of a divisor."""
+    """Return the gradient of a divisor."""
     div = calls("div.Tensor")
     # NB: C++ leaves the order of operands open, and PyTorch's binaries compute the right one first
     quotient = conj(calls, div(div(self, other), other))
@@ -156,7 +156,7 @@ def mm_mat1_backward(
     mat2: Tensor,
     mat1: Geometry,
 ) -> Tensor:
-    """The gradient of the first matrix, column by column in memory when the matrix is so."""
+    """Return the gradient of the first matrix, column by column in memory when the matrix is so."""
     mm, t = calls("mm"), calls("t")
     is_column_major = _column_major((grad, mat2), mat1)
     product: Tensor = t(mm(conj(calls, mat2), t(grad))) if is_column_major else mm(grad, conj(calls, t(mat2)))
@@ -169,7 +169,7 @@ def mm_mat2_backward(
     mat1: Tensor,
     mat2: Geometry,
 ) -> Tensor:
-    """The gradient of the second matrix, column by column in memory when the matrix is so."""
+    """Return the gradient of the second matrix, column by column in memory when the matrix is so."""
     mm, t = calls("mm"), calls("t")
     is_column_major = _column_major((grad, mat1), mat2)
     product: Tensor = t(mm(t(grad), conj(calls, mat1))) if is_column_major else mm(conj(calls, t(mat1)), grad)
@@ -182,14 +182,14 @@ def _column_major(tensors: Sequence[Tensor], matrix: Geometry) -> bool:
 
 
 def permute_backwards(calls: Calls, grad: Tensor, fwd_dims: Sequence[int]) -> Tensor:
-    """The gradient with its dimensions where they were."""
+    """Return the gradient with its dimensions where they were."""
     order = [dim % max(len(fwd_dims), 1) for dim in fwd_dims]
     permuted: Tensor = calls("permute")(grad, [order.index(at) for at in range(len(order))])
     return permuted
 
 
 def reshape(calls: Calls, self: Tensor, shape: Sequence[int]) -> Tensor:
-    """A view where there can be one, and a view of a copy elsewhere."""
+    """Return a view where there can be one, and a view of a copy elsewhere."""
     viewable = is_viewable(self.shape, self.strides, shape) and not self.key_bits & _BATCHED
     whole = self if viewable else calls("clone")(self, memory_format=_CONTIGUOUS)
     viewed: Tensor = calls("view" if viewable else "_unsafe_view")(whole, list(shape))
@@ -197,7 +197,7 @@ def reshape(calls: Calls, self: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def stack_tensors_backward(calls: Calls, grad: Tensor, dim: int, dtypes: Sequence[DType]) -> list[Tensor]:
-    """The gradient of each tensor of a stack."""
+    """Return the gradient of each tensor of a stack."""
     select = calls("select.int")
     return [handle_r_to_c(calls, dtype, select(grad, dim, at)) for at, dtype in enumerate(dtypes)]
 
@@ -209,7 +209,7 @@ def sum_backward(
     dims: Sequence[int] | None,
     keepdim: bool,  # noqa: FBT001
 ) -> Tensor:
-    """The gradient of what was summed up along some dimensions; along all when there are none."""
+    """Return the gradient of what was summed up along some dimensions; along all when there are none."""
     if not keepdim and sizes and dims:
         for dim in dims if len(dims) == 1 else sorted(one % len(sizes) for one in dims):
             grad = calls("unsqueeze")(grad, dim)
@@ -218,7 +218,7 @@ def sum_backward(
 
 
 def sum_to_size(calls: Calls, tensor: Tensor, shape: Sequence[int]) -> Tensor:
-    """A gradient of the shape that was broadcast, of the gradient of what it was broadcast to."""
+    """Return a gradient of the shape that was broadcast, of the gradient of what it was broadcast to."""
     if tensor.shape == tuple(shape):
         return tensor
     if not shape:
@@ -235,7 +235,7 @@ def sum_to_size(calls: Calls, tensor: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def to_copy_backward(calls: Calls, grad: Tensor, copied: Geometry) -> Tensor:
-    """The gradient with the dtype, the layout and the device of what was copied."""
+    """Return the gradient with the dtype, the layout and the device of what was copied."""
     if (grad.dtype, grad.layout, grad.device) == (copied.dtype, copied.layout, copied.device):
         return grad
     gradient: Tensor = calls("_to_copy")(grad, dtype=copied.dtype, layout=copied.layout, device=copied.device)

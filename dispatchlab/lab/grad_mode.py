@@ -6,7 +6,7 @@ from dispatchlab.call.local_key_set import thread
 
 
 def is_grad_enabled() -> bool:
-    """Whether calls of this thread are recorded."""
+    """Return whether calls of this thread are recorded."""
     return thread.grad_enabled
 
 

@@ -35,17 +35,17 @@ from dispatchlab.model.keys import DispatchKey
 
 
 def refused(message: str) -> CallError:
-    """The error of a kernel that cannot do what it was asked."""
+    """Return the error of a kernel that cannot do what it was asked."""
     return CallError(ErrorKind.OTHER, message)
 
 
 def like(array: Array, like: Tensor, dtype: DType | None = None) -> Tensor:
-    """A result on the device and in the layout of an argument."""
+    """Return a result on the device and in the layout of an argument."""
     return Tensor(np.asarray(array), device=like.device, layout=like.layout, dtype=dtype)
 
 
 def tensors_in(values: Sequence[object]) -> list[Tensor]:
-    """The tensors among values, those in lists included."""
+    """Return the tensors among values, those in lists included."""
     found: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
@@ -62,7 +62,7 @@ def as_dtype(tensor: Tensor, dtype: DType) -> Array:
 
 
 def shape_of(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that the arguments of an operator are broadcast to.
+    """Return the shape that the arguments of an operator are broadcast to.
 
     Raises:
         CallError: they do not go together.
@@ -76,7 +76,7 @@ def shape_of(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def stand_in(shape: tuple[int, ...], dtype: DType) -> Array:
-    """An array of that shape that takes no memory."""
+    """Return an array of that shape that takes no memory."""
     return np.broadcast_to(np.zeros((), dtype.numpy), shape)
 
 
@@ -102,7 +102,7 @@ def overlaps_itself(tensor: Tensor) -> bool:
 
 
 def overlap_in_part(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors without gaps share memory, unless they are the same elements in the same order."""
+    """Return whether two tensors without gaps share memory, unless they are the same elements in the same order."""
     if any(each.elements is None or not is_dense(each.shape, each.strides) for each in (one, other)):
         return False
     first, second = _bytes_of(one.data), _bytes_of(other.data)
@@ -145,7 +145,7 @@ def _new(
     pin_memory: bool | None = None,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """A tensor with these options, and those of `like` where they are None; on Meta nothing is filled."""
+    """Return a tensor with these options, and those of `like` where they are None; on Meta nothing is filled."""
     kind = like.dtype if dtype is None else dtype
     where = like.device if device is None else device
     array = stand_in(tuple(shape), kind) if where.type is DeviceType.META else fill(tuple(shape), kind.numpy)
@@ -168,7 +168,7 @@ def _strided(name: str, size: Size, stride: Size) -> Fill:
 
 
 def strided_array(shape: tuple[int, ...], strides: Size, kind: np.dtype[Any]) -> Array:
-    """A new array with these strides, which count elements, over memory of its own."""
+    """Return a new array with these strides, which count elements, over memory of its own."""
     needed = 1 if 0 in shape else 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
     steps = [step * kind.itemsize for step in strides]
     return np.lib.stride_tricks.as_strided(np.zeros(needed, kind), shape, steps)
@@ -186,7 +186,7 @@ def _check_copied(self: Tensor, src: Tensor) -> None:
 
 
 def _kept(array: Array, dtype: DType) -> Array:
-    """An array that is copied to memory of a dtype: numpy converts it, but to the one that numpy lacks."""
+    """Return an array that is copied to memory of a dtype: numpy converts it, but to the one that numpy lacks."""
     return stored(array, dtype) if dtype is DType.bfloat16 else array
 
 
@@ -268,7 +268,7 @@ def manual_seed(seed: int) -> None:
 
 
 def _together(name: str, first: Tensor, second: Tensor) -> Device:
-    """The device of a result; a tensor without dimensions may come from the CPU."""
+    """Return the device of a result; a tensor without dimensions may come from the CPU."""
     if first.device != second.device:
         for one, other in ((first, second), (second, first)):
             if one.ndim == 0 and one.device == CPU:
@@ -289,13 +289,13 @@ class _Computed:
     def result(
         compute: Callable[[], Array], shape: tuple[int, ...], like: Tensor, dtype: DType, device: Device | None = None
     ) -> Tensor:
-        """A result with what `compute` gives."""
+        """Return a result with what `compute` gives."""
         where = like.device if device is None else device
         return Tensor(np.asarray(compute()), device=where, layout=like.layout, dtype=dtype)
 
     @staticmethod
     def written(self: Tensor, compute: Callable[[], Array]) -> Tensor:
-        """The tensor, after what `compute` gives was written into it."""
+        """Return the tensor, after what `compute` gives was written into it."""
         self.data[...] = stored(compute(), self.dtype)
         return self
 
@@ -305,19 +305,19 @@ class _Shaped:
 
     @staticmethod
     def together(name: str, first: Tensor, second: Tensor) -> Device:
-        """The device of a result."""
+        """Return the device of a result."""
         return first.device
 
     @staticmethod
     def result(
         compute: Callable[[], Array], shape: tuple[int, ...], like: Tensor, dtype: DType, device: Device | None = None
     ) -> Tensor:
-        """A result of this shape; nothing is computed."""
+        """Return a result of this shape; nothing is computed."""
         return Tensor(stand_in(shape, dtype), device=like.device, layout=like.layout, dtype=dtype)
 
     @staticmethod
     def written(self: Tensor, compute: Callable[[], Array]) -> Tensor:
-        """The tensor."""
+        """Return the tensor."""
         return self
 
 
@@ -419,7 +419,7 @@ def _unary(compute: Callable[[Array], Array], *, floating: bool = False) -> Call
 
 
 def threshold_backward(results: Results, grad_output: Tensor, self: Tensor, threshold: Number) -> Tensor:
-    """The gradient where `self` is above the threshold, and 0 elsewhere."""
+    """Return the gradient where `self` is above the threshold, and 0 elsewhere."""
     return results.result(
         lambda: np.where(self.data > threshold, grad_output.data, 0), self.shape, self, grad_output.dtype
     )
@@ -450,7 +450,7 @@ _COMPARED: dict[str, Callable[[Array, Any], Array]] = {
 
 
 def _compared(name: str) -> dict[str, Callable[..., Tensor]]:
-    """The kernels that compare with a tensor and with a number, by overload."""
+    """Return the kernels that compare with a tensor and with a number, by overload."""
     compute = _COMPARED[name]
 
     def with_tensor(results: Results, self: Tensor, other: Tensor) -> Tensor:
@@ -495,12 +495,12 @@ def _product(name: str) -> Callable[..., Tensor]:
 
 
 def sum_dtype(self: Tensor, dtype: DType | None) -> DType:
-    """The dtype of a sum: that which is asked for, else int64 of integers."""
+    """Return the dtype of a sum: that which is asked for, else int64 of integers."""
     return dtype if dtype is not None else DType.int64 if self.dtype.category < 2 else self.dtype
 
 
 def reduced(shape: tuple[int, ...], axes: Size, *, keepdim: bool) -> tuple[int, ...]:
-    """The shape after dimensions were taken away, or, with `keepdim`, made 1."""
+    """Return the shape after dimensions were taken away, or, with `keepdim`, made 1."""
     return tuple(1 if at in axes else size for at, size in enumerate(shape) if keepdim or at not in axes)
 
 
@@ -536,7 +536,7 @@ class _Home:
 
 
 def _empty_kernels(device: str) -> dict[str, Callable[..., Tensor]]:
-    """The kernels that make an empty tensor on a device, by operator."""
+    """Return the kernels that make an empty tensor on a device, by operator."""
     home = _Home(Device.parse(device))
 
     def empty(size: Size, **options: Any) -> Tensor:
@@ -724,7 +724,7 @@ _RECORDING = AUTOGRAD_KEYS.add(DispatchKey.ADInplaceOrView).bits
 
 
 def _as_recorded(view: Tensor, viewed: Tensor) -> Tensor:
-    """A view with some keys of what is viewed.
+    """Return a view with some keys of what is viewed.
 
     Those of autograd, for inference mode makes no inference tensor of a normal one; and those of lazy elements.
     """
@@ -757,7 +757,7 @@ _KERNELS: dict[str, Callable[..., Tensor]] = {
 
 
 def _with_results(results: Results) -> dict[str, Callable[..., Any]]:
-    """These kernels for a backend; each keeps its name, which debug texts show."""
+    """Return these kernels for a backend; each keeps its name, which debug texts show."""
     return {name: update_wrapper(partial(kernel, results), kernel) for name, kernel in _KERNELS.items()}
 
 

@@ -23,12 +23,12 @@ SEEN_THROUGH = ("empty.memory_format", "empty_strided", "copy_", "clone", "_unsa
 
 
 def meant(tensor: Tensor) -> Array:
-    """The elements that a tensor stands for; its own array where that is what it holds."""
+    """Return the elements that a tensor stands for; its own array where that is what it holds."""
     return tensor.data if not tensor.key_bits & LAZY_BITS else _applied(tensor.key_bits, tensor.data)
 
 
 def held(tensor: Tensor, elements: Array) -> Array:
-    """What a tensor has to hold to stand for some elements."""
+    """Return what a tensor has to hold to stand for some elements."""
     return elements if not tensor.key_bits & LAZY_BITS else _applied(tensor.key_bits, elements)
 
 

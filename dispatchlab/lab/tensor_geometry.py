@@ -23,12 +23,12 @@ class Geometry(NamedTuple):
 
     @classmethod
     def of(cls, tensor: Tensor) -> Self:
-        """That of a tensor."""
+        """Return that of a tensor."""
         return cls(tensor.shape, tensor.strides, tensor.dtype, tensor.layout, tensor.device)
 
 
 def empty_like(calls: Calls, gradient: Tensor, geometry: Geometry) -> Tensor:
-    """A new tensor of the kind of `gradient`, with memory that is not written yet."""
+    """Return a new tensor of the kind of `gradient`, with memory that is not written yet."""
     made: Tensor = calls("new_empty_strided")(
         *(gradient, [*geometry.shape], [*geometry.strides]),
         **{name: getattr(geometry, name) for name in ("dtype", "layout", "device")},
@@ -37,7 +37,7 @@ def empty_like(calls: Calls, gradient: Tensor, geometry: Geometry) -> Tensor:
 
 
 def copied_like(calls: Calls, gradient: Tensor, geometry: Geometry) -> Tensor:
-    """A copy that lies in memory as the geometry says, where that leaves no gaps.
+    """Return a copy that lies in memory as the geometry says, where that leaves no gaps.
 
     Source: torch/csrc/autograd/utils/grad_layout_contract.h (`clone_obey_contract`).
     """

@@ -146,7 +146,7 @@ class ViewHistory:
 
 
 def history_of(tensor: Tensor) -> ViewHistory | None:
-    """How a tensor came to be a view; None when it is none."""
+    """Return how a tensor came to be a view; None when it is none."""
     assert tensor.view_history is None or isinstance(tensor.view_history, ViewHistory)
     return tensor.view_history
 
@@ -171,7 +171,7 @@ def record_view(
 
 
 def replayed(base: Tensor, calls: tuple[ViewCall, ...]) -> Tensor:
-    """The same view of another tensor."""
+    """Return the same view of another tensor."""
     stack: list[object] = [base]
     for operator, others in calls:
         stack += others

@@ -64,7 +64,7 @@ _SLOTS = """\
 def program_text(
     registrations: Sequence[Registration], expected: StepSequence, actual: StepSequence, *, keys: Sequence[str] = ()
 ) -> str:
-    """The program that shows a counterexample.
+    """Return the program that shows a counterexample.
 
     Args:
         registrations: those that the sequences number; all used ones are defs and impls of one operator.
@@ -99,7 +99,7 @@ def program_text(
 
 
 def _operator(registrations: Sequence[Registration]) -> tuple[OperatorName, FunctionSchema | None]:
-    """The one operator that they are of, and its schema when one of them is a def."""
+    """Return the one operator that they are of, and its schema when one of them is a def."""
     operators: set[OperatorName] = set()
     schema: FunctionSchema | None = None
     for registration in registrations:

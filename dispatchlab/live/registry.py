@@ -23,7 +23,7 @@ _STAND_IN = "dispatchlab.live.introspection.stand_in_device"
 
 
 def live_registry(imports: Sequence[str] = (), *, python: bool = False) -> Registry:
-    """Everything that is registered in a new process.
+    """Return everything that is registered in a new process.
 
     Args:
         imports: packages to import first.
@@ -43,7 +43,7 @@ def live_registry(imports: Sequence[str] = (), *, python: bool = False) -> Regis
 
 
 def live_moments(imports: Sequence[str] = ()) -> RegistryMoments:
-    """The registry of one new process before packages are imported, after that, and after garbage was collected.
+    """Return the registry of one new process before packages are imported, after that, and after garbage was collected.
 
     Raises:
         DispatchLabError: as for `live_registry`.
@@ -79,7 +79,7 @@ class Backend(NamedTuple):
 
 
 def backend_of(recorded: Recorded, key: DispatchKey, *, device: str = "") -> Backend:
-    """The backend that a registry has.
+    """Return the backend that a registry has.
 
     Args:
         recorded: the registry.

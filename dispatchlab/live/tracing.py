@@ -162,7 +162,7 @@ class CallRecorder:
         return self._handed_on(operator, types, below, arguments, named)
 
     def _is_of_last(self, operator: Any) -> bool:
-        """Whether the mode has the very call that Python made by name."""
+        """Return whether the mode has the very call that Python made by name."""
         last = self._open[-1] if self._open else None
         return last is not None and last.operator == operator.name() and last.below is None and not last.inside
 
@@ -227,7 +227,7 @@ def _new_call(operator: Any, arguments: tuple[object, ...], named: Mapping[str, 
 
 
 def _set_below(operator: Any, arguments: tuple[object, ...], named: Mapping[str, object]) -> Any:
-    """The set with which a call goes on from the mode."""
+    """Return the set with which a call goes on from the mode."""
     c = bindings()
     keys = c._dispatch_tls_local_include_set() | _keys_of((*arguments, *named.values()))
     keys = (keys - c._dispatch_tls_local_exclude_set()) & c._dispatch_keyset_full_after(c.DispatchKey.Python)
@@ -236,7 +236,7 @@ def _set_below(operator: Any, arguments: tuple[object, ...], named: Mapping[str,
 
 
 def _keys_of(value: object) -> Any:
-    """The keys of the tensors in a value."""
+    """Return the keys of the tensors in a value."""
     c = bindings()
     found = c.DispatchKeySet(c.DispatchKey.Undefined)
     for tensor in _tensors(value):
@@ -254,7 +254,7 @@ def _tensors(value: object) -> Iterator[object]:
 
 @cache
 def model_set(bits: int) -> DispatchKeySet:
-    """A key set of the running PyTorch, without keys that the model does not have.
+    """Return a key set of the running PyTorch, without keys that the model does not have.
 
     Args:
         bits: what its `raw_repr()` gives.

@@ -25,7 +25,7 @@ from dispatchlab.model.schema import (
 
 
 def cpp_signature(schema: FunctionSchema) -> str:
-    """The C++ type of an unboxed kernel with this schema: `at::Tensor (at::Tensor const&)`."""
+    """Return the C++ type of an unboxed kernel with this schema: `at::Tensor (at::Tensor const&)`."""
     returns = [_return(argument) for argument in schema.returns]
     result = "void" if not returns else returns[0] if len(returns) == 1 else _template("std::tuple", *returns)
     return f"{result} ({', '.join(_argument(argument) for argument in schema.arguments)})"

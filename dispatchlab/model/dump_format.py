@@ -62,7 +62,7 @@ PROVENANCE_OF_ALIAS: Mapping[DispatchKey, Provenance] = MappingProxyType(
 
 
 def aliases_of(provenance: Provenance) -> tuple[DispatchKey, ...]:
-    """The alias keys at which kernels of a provenance are registered, the one that comes first first."""
+    """Return the alias keys at which kernels of a provenance are registered, the one that comes first first."""
     return tuple(key for key, of in PROVENANCE_OF_ALIAS.items() if of is provenance)
 
 
@@ -141,12 +141,12 @@ class KernelLine(NamedTuple):
 
 
 def key_text(key: DispatchKey | None) -> str:
-    """The key of a kernel; None is the catch-all bucket of PR #35061."""
+    """Return the key of a kernel; None is the catch-all bucket of PR #35061."""
     return CATCH_ALL if key is None else key.name
 
 
 def kernel_text(debug: str, inferred: str | None, flags: KernelFlags) -> str:
-    """A kernel without its key: `fn_cpu :: (Tensor _0) -> Tensor _0 [ boxed unboxed ]`."""
+    """Return a kernel without its key: `fn_cpu :: (Tensor _0) -> Tensor _0 [ boxed unboxed ]`."""
     return f"{debug} :: {_NONE if inferred is None else inferred} [ {flags} ]"
 
 
@@ -178,7 +178,7 @@ class OperatorDump:
 
 
 def alias_text(alias: AliasKind | None) -> str:
-    """The alias analysis kind of a def; None is upstream's default."""
+    """Return the alias analysis kind of a def; None is upstream's default."""
     return _DEFAULT_ALIAS if alias is None else str(alias)
 
 
@@ -291,12 +291,12 @@ class TableEntry(NamedTuple):
 
 
 def entry_text(debug: str, provenance: Provenance, *, fallthrough: bool = False) -> str:
-    """A row without its key: `fallthrough fn_cpu [kernel]`."""
+    """Return a row without its key: `fallthrough fn_cpu [kernel]`."""
     return f"{_FALLTHROUGH if fallthrough else ''}{debug} [{provenance}]"
 
 
 def row_text(key: DispatchKey, entry: str) -> str:
-    """A row with its key and the end of its line."""
+    """Return a row with its key and the end of its line."""
     return f"{key.name}: {entry}\n"
 
 

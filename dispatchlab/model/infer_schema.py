@@ -47,7 +47,7 @@ _ALIASES = {"Number": "Scalar"}
 
 
 def infer_schema(function: Callable[..., object]) -> FunctionSchema:
-    """The nameless schema that the annotations of `function` give.
+    """Return the nameless schema that the annotations of `function` give.
 
     Raises:
         RegistrationError: of kind `cannot_infer_schema`; it names the parameter that has no usable annotation.
@@ -73,7 +73,7 @@ def infer_schema(function: Callable[..., object]) -> FunctionSchema:
 
 
 def takes_key_set(function: Callable[..., object]) -> bool:
-    """Whether the first parameter of `function` is a `DispatchKeySet`, which is no argument of the operator."""
+    """Return whether the first parameter of `function` is a `DispatchKeySet`, which is no argument of the operator."""
     parameters = list(inspect.signature(function).parameters.values())
     return bool(parameters) and _is_key_set(parameters[0].annotation)
 

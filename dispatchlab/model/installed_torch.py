@@ -26,7 +26,7 @@ def installed_torch() -> str | None:
 
 
 def _installed_torch_folder() -> str | None:
-    """The folder of the PyTorch that `import torch` would find; None when there is none."""
+    """Return the folder of the PyTorch that `import torch` would find; None when there is none."""
     from importlib.util import find_spec
 
     try:
@@ -48,7 +48,7 @@ def _version_in(path: str) -> str | None:
 
 
 def model_for(torch: str | None) -> str:
-    """The profile of a PyTorch: of its version or the nearest, and the newest where there is no version.
+    """Return the profile of a PyTorch: of its version or the nearest, and the newest where there is no version.
 
     Args:
         torch: its version, such as `2.13.0+cpu`, or a semantics, such as `torch-2.13`.
@@ -62,7 +62,7 @@ def model_for(torch: str | None) -> str:
 
 @cache
 def other_keys_of_calls(name: str) -> tuple[str, ...]:
-    """The keys that a profile has, lacks, or has elsewhere in the order than the key sets of calls do."""
+    """Return the keys that a profile has, lacks, or has elsewhere in the order than the key sets of calls do."""
     from difflib import ndiff
 
     found = ndiff([key.name for key in DispatchKey if key not in FORMER_KEYS], [*bundled_profile(name).keys])
@@ -70,7 +70,7 @@ def other_keys_of_calls(name: str) -> tuple[str, ...]:
 
 
 def resolved_semantics(name: str) -> str:
-    """The semantics that a name stands for: of `torch`, the model of the installed PyTorch, else the newest."""
+    """Return the semantics that a name stands for: of `torch`, the model of the installed PyTorch, else the newest."""
     if name != TORCH:
         return name
     return model_for(installed_torch())

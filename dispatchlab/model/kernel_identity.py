@@ -62,7 +62,7 @@ class _Site:
 
 
 def distinguished(registrations: Sequence[Registration]) -> tuple[Registration, ...]:
-    """The registrations with marks in the debug texts of kernels that could be taken for one another.
+    """Return the registrations with marks in the debug texts of kernels that could be taken for one another.
 
     What Python keeps is marked likewise, and knows whether it needs a def among them.
 

@@ -25,7 +25,7 @@ FUNCTIONALITY_BITS = FULL_BITS ^ BACKEND_BITS
 
 
 def functionality_bit(key: DispatchKey) -> int:
-    """The bit of a functionality key; `Undefined` has none and gives 0."""
+    """Return the bit of a functionality key; `Undefined` has none and gives 0."""
     return 0 if key == DispatchKey.Undefined else 1 << len(BACKENDS) + key - 1
 
 
@@ -40,7 +40,7 @@ _BITS: dict[DispatchKey, int] = {key: _bits_of(key) for key in (*DispatchKey, *M
 
 
 def _instance(functionality: DispatchKey, backend: int) -> DispatchKey:
-    """The runtime key of a per-backend functionality for one backend; -1 gives its marker."""
+    """Return the runtime key of a per-backend functionality for one backend; -1 gives its marker."""
     return DispatchKey(DispatchKey.CPU + 17 * PER_BACKEND_FUNCTIONALITIES.index(functionality) + backend)
 
 
@@ -61,7 +61,7 @@ class DispatchKeySet:
 
     @classmethod
     def of(cls, *keys: DispatchKey) -> DispatchKeySet:
-        """The set of these keys; `Undefined`, alias keys, and keys that PyTorch 2.13 lacks add nothing."""
+        """Return the set of these keys; `Undefined`, alias keys, and keys that PyTorch 2.13 lacks add nothing."""
         bits = 0
         for key in keys:
             bits |= _BITS[key]
@@ -69,12 +69,12 @@ class DispatchKeySet:
 
     @classmethod
     def full(cls) -> DispatchKeySet:
-        """All backend and functionality bits."""
+        """Return all backend and functionality bits."""
         return cls(FULL_BITS)
 
     @classmethod
     def full_after(cls, key: DispatchKey) -> DispatchKeySet:
-        """Everything of lower priority than the key's functionality, and PythonDispatcher.
+        """Return everything of lower priority than the key's functionality, and PythonDispatcher.
 
         Below `Undefined` and below an alias key, whose functionality is `Undefined` upstream, are all backend bits but
         the highest.
@@ -84,7 +84,7 @@ class DispatchKeySet:
         return cls(below | functionality_bit(DispatchKey.PythonDispatcher))
 
     def has(self, key: DispatchKey) -> bool:
-        """Whether all bits of the key are here: `{CPU, AutogradCUDA}` has CUDA, too."""
+        """Return whether all bits of the key are here: `{CPU, AutogradCUDA}` has CUDA, too."""
         return self.bits & _BITS[key] == _BITS[key]
 
     def __or__(self, other: DispatchKeySet) -> DispatchKeySet:
@@ -108,16 +108,16 @@ class DispatchKeySet:
         return self.bits != 0
 
     def highest_functionality(self) -> DispatchKey:
-        """The functionality of the highest priority; `Undefined` when there is none."""
+        """Return the functionality of the highest priority; `Undefined` when there is none."""
         return DispatchKey((self.bits >> len(BACKENDS)).bit_length())
 
     def highest_backend(self) -> int | None:
-        """The number of the highest backend component; None when there is none."""
+        """Return the number of the highest backend component; None when there is none."""
         length = (self.bits & BACKEND_BITS).bit_length()
         return length - 1 if length else None
 
     def highest(self) -> DispatchKey:
-        """The key that a call goes to.
+        """Return the key that a call goes to.
 
         A per-backend functionality without any backend gives a marker such as `QuantizedUndefined`, which has no slot:
         see Note [Markers].
@@ -128,7 +128,7 @@ class DispatchKeySet:
         return _instance(functionality, -1 if backend is None else backend)
 
     def slot(self) -> int:
-        """The index of the slot that a call with this set uses; no backend counts as CPU."""
+        """Return the index of the slot that a call with this set uses; no backend counts as CPU."""
         functionality = self.highest_functionality()
         if functionality in PER_BACKEND_FUNCTIONALITIES:
             return SLOT_OF_KEY[_instance(functionality, self.highest_backend() or 0)]

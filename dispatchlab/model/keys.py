@@ -352,7 +352,7 @@ class UnknownKeyError(DispatchLabError):
 
 
 def parse_key(text: str) -> DispatchKey:
-    """The key with this name, exactly as a dump writes it.
+    """Return the key with this name, exactly as a dump writes it.
 
     Args:
         text: one name; case counts and nothing is trimmed.

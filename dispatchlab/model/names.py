@@ -41,34 +41,34 @@ class OperatorName:
         return OperatorName("", self.name, self.overload)
 
     def within(self, namespace: str) -> OperatorName:
-        """The same name, in `namespace` if it had none."""
+        """Return the same name, in `namespace` if it had none."""
         return self if self.namespace or not namespace else OperatorName(namespace, self.name, self.overload)
 
 
 def name_of(text: str) -> OperatorName:
-    """The operator that a text names; its parts may be words that no schema can have."""
+    """Return the operator that a text names; its parts may be words that no schema can have."""
     namespace, _, rest = text.rpartition("::")
     name, _, overload = rest.partition(".")
     return OperatorName(namespace, name, overload)
 
 
 def overload_of(operator: str) -> str:
-    """The name of the overload of an operator; empty for the default."""
+    """Return the name of the overload of an operator; empty for the default."""
     return operator.partition("::")[2].partition(".")[2]
 
 
 def qualified(operator: str) -> str:
-    """The name of an operator without its overload."""
+    """Return the name of an operator without its overload."""
     return operator[: len(operator) - len(overload_of(operator))].removesuffix(".")
 
 
 def overloads_in(names: Collection[str], name: str) -> tuple[str, ...]:
-    """The operators among `names` that are overloads of a name, sorted."""
+    """Return the operators among `names` that are overloads of a name, sorted."""
     return tuple(sorted(each for each in names if each == name or each.startswith(f"{name}.")))
 
 
 def in_order(operators: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
-    """Operators in an order of overload names; those that are not in it come last, as they are."""
+    """Return operators in an order of overload names; those that are not in it come last, as they are."""
     place = {overload: at for at, overload in enumerate(order)}
     return tuple(sorted(operators, key=lambda each: place.get(overload_of(each), len(place))))
 
@@ -88,12 +88,12 @@ class AmbiguousOperatorError(DispatchLabError):
 
 
 def is_glob(text: str) -> bool:
-    """Whether a text is a pattern and not a name."""
+    """Return whether a text is a pattern and not a name."""
     return any(character in text for character in "*?[")
 
 
 def find_names(names: Sequence[str], asked: str) -> tuple[str, ...]:
-    """The operators that a text may mean.
+    """Return the operators that a text may mean.
 
     Args:
         names: the operators that there are.
@@ -110,7 +110,7 @@ def find_names(names: Sequence[str], asked: str) -> tuple[str, ...]:
 
 
 def find_operators(asked: str, known: Sequence[str], *, source: str, packets: bool = False) -> tuple[str, ...]:
-    """The operators that are meant by a name, a name without overload, or a glob.
+    """Return the operators that are meant by a name, a name without overload, or a glob.
 
     Args:
         asked: `test::foo.out`, `test::foo`, `test::*`; a text without a namespace is one of `aten`.

@@ -89,7 +89,7 @@ class OperatorView:
 
 
 def view_of(snapshot: Snapshot, violations: tuple[Violation, ...] = ()) -> OperatorView:
-    """An operator without the reasons behind its rows: what beat what is not in the texts.
+    """Return an operator without the reasons behind its rows: what beat what is not in the texts.
 
     Args:
         snapshot: the operator.

@@ -35,7 +35,7 @@ from dispatchlab.model.schema_parser import (
 
 
 def parse_printed(text: str) -> FunctionSchema:
-    """The schema of a dump. Classes of any package may be in it, and `PyObject`, an opaque value of Python.
+    """Return the schema of a dump. Classes of any package may be in it, and `PyObject`, an opaque value of Python.
 
     >>> from dispatchlab.model.printed_schema import parse_printed
     >>> parse_printed("test::foo(Tensor($0! -> ) out, Device on=cuda:1) -> ()")
@@ -48,7 +48,7 @@ def parse_printed(text: str) -> FunctionSchema:
 
 
 def parse_printed_inferred(text: str) -> FunctionSchema:
-    """The schema without a name that a dump has for a kernel: `(Tensor _0) -> Tensor _0`.
+    """Return the schema without a name that a dump has for a kernel: `(Tensor _0) -> Tensor _0`.
 
     Raises:
         ParseError: with the offset.
@@ -135,7 +135,7 @@ class _PrintedReader(SchemaReader):
         return frozenset(found)
 
     def union_type(self) -> Type:
-        """A union with all numbers has `Scalar` for them, with or without a comma before it."""
+        """Return a union with all numbers has `Scalar` for them, with or without a comma before it."""
         start = self.at - 1
         self.expect("(")
         members: list[Type] = []
@@ -164,7 +164,7 @@ class _PrintedReader(SchemaReader):
         return (self.constant(kind, names),) * max(size or 0, 2)  # how many there were is lost without a size
 
     def constant(self, kind: str, names: Mapping[str, int]) -> Constant:
-        """A constant as its type has it; whatever else stands there is a string that lost its quotes."""
+        """Return a constant as its type has it; whatever else stands there is a string that lost its quotes."""
         start = self.at
         token = self.tokens[start]
         if is_string(token):

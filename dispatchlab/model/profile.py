@@ -150,7 +150,7 @@ _SUFFIX = ".json"
 
 
 def version_of(text: str) -> tuple[int, int] | None:
-    """The first two numbers of a version, such as `2.13.0+cpu` or `torch-2.13`; None where there are none."""
+    """Return the first two numbers of a version, such as `2.13.0+cpu` or `torch-2.13`; None where there are none."""
     found = re.match(r"(?:torch-)?(\d{1,6})\.(\d{1,6})(?!\d)", text)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -161,7 +161,7 @@ NEWEST = frozenset({"latest", "newest", "main", "nightly", "stable"})
 
 @cache
 def bundled_profiles() -> tuple[str, ...]:
-    """The names of the profiles that come with dispatchlab, such as `torch-2.13`, the oldest PyTorch first."""
+    """Return the names of the profiles that come with dispatchlab, such as `torch-2.13`, the oldest PyTorch first."""
     names = [name.removesuffix(_SUFFIX) for name in os.listdir(_FOLDER) if name.endswith(_SUFFIX)]
     return tuple(sorted(names, key=lambda name: (version_of(name) or (0, 0), name)))
 
@@ -181,7 +181,7 @@ def _bundled_value(name: str) -> dict[str, Any]:
 
 @cache
 def bundled_profile(name: str) -> Profile:
-    """A profile that comes with dispatchlab; `name` is one of `bundled_profiles`."""
+    """Return a profile that comes with dispatchlab; `name` is one of `bundled_profiles`."""
     value = _bundled_value(name)
     del value["profile"]
     for part in {*_MAPPINGS, "keys"}:
@@ -201,7 +201,7 @@ def _tuples(value: Any) -> Any:
 
 
 def nearest_profile(version: tuple[int, int]) -> str:
-    """The bundled profile of the nearest version, the newer of two."""
+    """Return the bundled profile of the nearest version, the newer of two."""
 
     def distance(name: str) -> int:
         major, minor = version_of(name) or (0, 0)
@@ -211,7 +211,7 @@ def nearest_profile(version: tuple[int, int]) -> str:
 
 
 def semantics_names() -> tuple[str, ...]:
-    """The names of all semantics: `strict`, one for each bundled profile, `pr35061`."""
+    """Return the names of all semantics: `strict`, one for each bundled profile, `pr35061`."""
     return ("strict", *bundled_profiles(), "pr35061")
 
 
@@ -224,7 +224,7 @@ TORCH = "torch"
 
 
 def read_profile(path: str | os.PathLike[str]) -> Profile:
-    """The profile in a file.
+    """Return the profile in a file.
 
     Raises:
         ProfileError: the file cannot be read, is no profile, or contradicts itself.
@@ -261,7 +261,7 @@ def _other_kind(path: str) -> None:
 
 
 def profile_of(value: object, path: str = "the profile") -> Profile:
-    """The profile that a JSON value says.
+    """Return the profile that a JSON value says.
 
     Args:
         value: as `profile_value` gives it.
@@ -300,7 +300,7 @@ def profile_of(value: object, path: str = "the profile") -> Profile:
 
 
 def profile_value(profile: Profile) -> dict[str, object]:
-    """The profile as a JSON value; `profile_of` reads it."""
+    """Return the profile as a JSON value; `profile_of` reads it."""
     value: dict[str, object] = {"profile": FORMAT}
     for each_field in fields(Profile):
         one = getattr(profile, each_field.name)
@@ -311,7 +311,7 @@ def profile_value(profile: Profile) -> dict[str, object]:
 
 
 def profile_text(profile: Profile, *, after: Profile | None = None) -> str:
-    """The file of a profile: a line for each field, and in a mapping one for each key.
+    """Return the file of a profile: a line for each field, and in a mapping one for each key.
 
     Args:
         profile: the profile.
@@ -341,7 +341,7 @@ _MAPPINGS = ("aliases", "takes_composite", "ambiguous", "refresh_on_register", "
 
 
 def _read_field(name: str, value: object) -> object:
-    """The value of a field.
+    """Return the value of a field.
 
     Raises:
         TypeError: it is not of the field's type; the argument is what was expected.
@@ -386,7 +386,7 @@ def _fallback(value: object) -> BuiltinFallback:
 
 
 def _contradiction(profile: Profile) -> str:
-    """Why fields contradict each other, a sentence; empty when they do not."""
+    """Return why fields contradict each other, a sentence; empty when they do not."""
     numbers = [*profile.keys.values()]
     if sorted({*numbers}) != numbers:
         return "the numbers of keys must ascend"

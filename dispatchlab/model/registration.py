@@ -315,7 +315,7 @@ Registration: TypeAlias = Def | Impl | Fallback | NameOnly | Claim | Block
 
 
 def defined_by(registrations: Iterable[Registration], namespace: str = "") -> Iterator[OperatorName]:
-    """The operators that registrations define, those inside of blocks as well.
+    """Return the operators that registrations define, those inside of blocks as well.
 
     Args:
         registrations: the registrations.
@@ -332,7 +332,7 @@ def defined_by(registrations: Iterable[Registration], namespace: str = "") -> It
 
 
 def operators_of(registration: Registration) -> Iterator[OperatorName]:
-    """The operators that a registration names, qualified by its block where it is in one."""
+    """Return the operators that a registration names, qualified by its block where it is in one."""
     match registration:
         case Block():
             if registration.made_by is not None and not registration.registrations:
@@ -347,20 +347,20 @@ def operators_of(registration: Registration) -> Iterator[OperatorName]:
 
 
 def kernel_text(registration: Def | Impl | Fallback) -> str:
-    """What dumps print of the kernel of a registration."""
+    """Return what dumps print of the kernel of a registration."""
     own = registration.own_impl if isinstance(registration, Def) else registration
     return registration.debug if own is None else own.debug
 
 
 def with_kernel_text(registration: Def | Impl | Fallback, text: str) -> Def | Impl | Fallback:
-    """The registration, of whose kernel dumps print this text."""
+    """Return the registration, of whose kernel dumps print this text."""
     if isinstance(registration, Def) and registration.kernel is not None:
         return replace(registration, kernel_debug=text)
     return replace(registration, debug=text)
 
 
 def shown_text(registration: Registration) -> str:
-    """The debug text that distinguishes a registration: that of its kernel where it has one; empty for none."""
+    """Return the debug text that distinguishes a registration: that of its kernel where it has one; empty for none."""
     match registration:
         case NameOnly():
             return ""
@@ -371,7 +371,7 @@ def shown_text(registration: Registration) -> str:
 
 
 def describe(registration: Registration) -> str:
-    """One line that says what a registration is, for people: `impl test::foo CPU (fn_cpu)`."""
+    """Return one line that says what a registration is, for people: `impl test::foo CPU (fn_cpu)`."""
     match registration:
         case Def():
             text = f"def {registration.schema}"

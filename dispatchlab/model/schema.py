@@ -136,7 +136,7 @@ _ORDER = {kind: at for at, kind in enumerate(_KINDS)}
 
 
 def kind_of(type_: Type) -> str:
-    """The kind of a type: the name of a simple type or of a wrapper, else List, Optional, Tuple, ..."""
+    """Return the kind of a type: the name of a simple type or of a wrapper, else List, Optional, Tuple, ..."""
     match type_:
         case SimpleType(name):
             return name
@@ -174,7 +174,7 @@ def fake_of(type_: Type) -> Type:
 
 
 def classes_in(type_: Type) -> frozenset[str]:
-    """The custom classes that a type names."""
+    """Return the custom classes that a type names."""
     match type_:
         case SimpleType() | TypeVariable():
             return frozenset()
@@ -191,7 +191,7 @@ def classes_in(type_: Type) -> frozenset[str]:
 
 
 def with_classes(type_: Type, names: Mapping[str, str]) -> Type:
-    """The type with other custom classes in the place of some, by name."""
+    """Return the type with other custom classes in the place of some, by name."""
     match type_:
         case SimpleType() | TypeVariable():
             return type_
@@ -214,7 +214,7 @@ def with_classes(type_: Type, names: Mapping[str, str]) -> Type:
 
 
 def without_size(type_: Type) -> Type:
-    """The type, `int[]` where it says `int[3]`."""
+    """Return the type, `int[]` where it says `int[3]`."""
     match type_:
         case ListType(element, size) if size is not None:
             return ListType(element)
@@ -225,7 +225,7 @@ def without_size(type_: Type) -> Type:
 
 
 def is_symint_type(type_: Type) -> bool:
-    """Whether the type is one of the four that a kernel may take as SymInt or as int.
+    """Return whether the type is one of the four that a kernel may take as SymInt or as int.
 
     Source: `unpackSymInt` in aten/src/ATen/core/boxing/KernelFunction.h.
     """
@@ -252,7 +252,7 @@ def optional_of(type_: Type) -> Type:
 
 
 def union_of(members: Iterable[Type]) -> Type:
-    """The one type that a union of `members` is: flat, without members that another one covers, in order.
+    """Return the one type that a union of `members` is: flat, without members that another one covers, in order.
 
     Raises:
         ValueError: fewer than two members are left.
@@ -339,7 +339,7 @@ class Default:
 
 
 def default_text(default: Default, type_: Type) -> str:
-    """What stands after the `=` of an argument of this type."""
+    """Return what stands after the `=` of an argument of this type."""
     value = default.value
     match value, type_:
         case str(), SimpleType("str") | OptionalType(SimpleType("str")):
@@ -353,7 +353,7 @@ def default_text(default: Default, type_: Type) -> str:
 
 
 def quoted(text: str) -> str:
-    """The text in double quotes, with upstream's escapes."""
+    """Return the text in double quotes, with upstream's escapes."""
     return f'"{"".join(_ESCAPED[byte] for byte in text.encode("utf-8", "surrogateescape"))}"'
 
 
@@ -494,7 +494,7 @@ class FunctionSchema:
         return _schema_text(self, str)
 
     def text_2020(self) -> str:
-        """The text of 2020, under which the returns always stand in parentheses."""
+        """Return the text of 2020, under which the returns always stand in parentheses."""
         return _schema_text(self, str, in_parentheses=True)
 
     def dispatch_arguments(self) -> int:
@@ -503,7 +503,7 @@ class FunctionSchema:
 
 
 def clone_with_name(schema: FunctionSchema, name: OperatorName) -> FunctionSchema:
-    """The same arguments and returns under another name."""
+    """Return the same arguments and returns under another name."""
     return replace(schema, name=name)
 
 
@@ -518,7 +518,7 @@ _DISPATCHED = frozenset((*_TENSORS, *(ListType(tensor) for tensor in _TENSORS)))
 
 
 def source_text(schema: FunctionSchema) -> str:
-    """The text of a schema, as it is written to register it.
+    """Return the text of a schema, as it is written to register it.
 
     >>> from dispatchlab import parse_schema
     >>> print(schema := parse_schema("test::foo(Tensor! out) -> ()"))
@@ -532,7 +532,7 @@ def source_text(schema: FunctionSchema) -> str:
 def _schema_text(
     schema: FunctionSchema, argument_text: Callable[[Argument], str], *, in_parentheses: bool = False
 ) -> str:
-    """The text of a schema; a single return stands without parentheses, unless they are asked for or its own."""
+    """Return the text of a schema; a single return stands without parentheses, unless they are asked for or its own."""
     parts: list[str] = []
     for argument in schema.arguments:
         if argument.kwarg_only and "*" not in parts:
@@ -553,7 +553,7 @@ def _source_argument(argument: Argument) -> str:
 
 
 def _source_annotated(type_: Type, alias: AliasInfo | None) -> str:
-    """A type with its annotations: those of elements stand behind the elements."""
+    """Return a type with its annotations: those of elements stand behind the elements."""
     if type_ == _OPTIONAL_NUMBERS:
         return f"Scalar{_source_annotation(alias)}??"
     match type_:

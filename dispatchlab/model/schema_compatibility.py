@@ -34,7 +34,7 @@ _NUMBERS: tuple[Type, ...] = ALL_NUMBERS.members
 
 
 def backward_break(old: FunctionSchema, new: FunctionSchema) -> str | None:
-    """Why the new schema is not backward compatible with the old one; None when it is.
+    """Return why the new schema is not backward compatible with the old one; None when it is.
 
     An opaque schema is compatible with every other one: what it has is not known.
     """
@@ -99,7 +99,7 @@ def _arguments_break(old: FunctionSchema, new: FunctionSchema) -> str | None:
 
 
 def _first_out(schema: FunctionSchema) -> int:
-    """Where the arguments begin that are keyword-only and written to."""
+    """Return where the arguments begin that are keyword-only and written to."""
     outs = (at for at, argument in enumerate(schema.arguments) if argument.kwarg_only and argument.is_written)
     return next(outs, len(schema.arguments))
 
@@ -189,7 +189,7 @@ def _is_covariant(narrow: Type, wide: Type) -> bool:
 
 
 def _held(wide: Type) -> tuple[Type, ...]:
-    """What the members of a union are held against."""
+    """Return what the members of a union are held against."""
     match wide:
         case UnionType(members):
             return members

@@ -68,7 +68,7 @@ class Difference(NamedTuple):
 
 
 def schema_difference(expected: FunctionSchema, found: FunctionSchema, *, symint_kernel: bool) -> Difference | None:
-    """The first difference between the schema of a kernel and the schema of a def; None when the kernel fits.
+    """Return the first difference between the schema of a kernel and the schema of a def; None when the kernel fits.
 
     Args:
         expected: the schema of the def.
@@ -118,7 +118,7 @@ def _first_type(
 
 
 def same_type(left: Type, right: Type) -> bool:
-    """Whether the types are equal as upstream compares them: every type variable equals every other."""
+    """Return whether the types are equal as upstream compares them: every type variable equals every other."""
     match left, right:
         case TypeVariable(), TypeVariable():
             return True

@@ -103,7 +103,7 @@ def parse_name(text: str) -> OperatorName:
 def parse_schema_or_name(
     text: str, *, typevars: bool = True, custom_classes: Collection[str] = KNOWN_CLASSES
 ) -> FunctionSchema | OperatorName:
-    """A schema if an argument list follows the name, else the name.
+    """Return a schema if an argument list follows the name, else the name.
 
     >>> from dispatchlab import parse_schema_or_name
     >>> parse_schema_or_name("test::foo"), parse_schema_or_name("test::foo() -> ()")
@@ -120,7 +120,7 @@ def parse_schema_or_name(
 
 
 def parse_inferred(text: str) -> FunctionSchema:
-    """The schema without a name that dumps print of kernels: `(Tensor _0) -> Tensor _0`.
+    """Return the schema without a name that dumps print of kernels: `(Tensor _0) -> Tensor _0`.
 
     Raises:
         ParseError: with the offset.
@@ -171,7 +171,7 @@ _SINGLE = frozenset("+-*/%@()[]:,={}><.?!&^|~")
 
 
 def tokens_of(text: str) -> list[str]:
-    """The tokens, then several `END`s, so that a reader may always look two ahead."""
+    """Return the tokens, then several `END`s, so that a reader may always look two ahead."""
     found = _TOKEN.findall(text)
     if LINE_END in found:
         found = [token for token, _ in _joined_lines(text)]
@@ -186,22 +186,22 @@ def offset_of(text: str, index: int) -> tuple[int, int]:
 
 
 def is_name(token: str) -> bool:
-    """Whether the token can name an operator, an argument or a type."""
+    """Return whether the token can name an operator, an argument or a type."""
     return token[:1] in _NAME_START and token not in KEYWORDS
 
 
 def is_number(token: str) -> bool:
-    """Whether the token is a number, without a sign."""
+    """Return whether the token is a number, without a sign."""
     return token[:1] in _NUMBER_START or (token[:1] == "." and token[1:2] in _NUMBER_START)
 
 
 def is_string(token: str) -> bool:
-    """Whether the token is a string, with its quotes."""
+    """Return whether the token is a string, with its quotes."""
     return token[:1] in ("'", '"') and len(token) > 1
 
 
 def described(token: str) -> str:
-    """What an error says was found."""
+    """Return what an error says was found."""
     if token == END:
         return "the end of the text"
     if token == LINE_END:

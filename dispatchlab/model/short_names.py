@@ -22,7 +22,7 @@ _LONGEST = 28
 
 
 def short_names(registrations: Sequence[Registration]) -> tuple[str, ...]:
-    """A name for each, as short as keeps them distinct: `CPU`, else `foo CPU`, else `CPU fn_a`, else `CPU #3`.
+    """Return a name for each, as short as keeps them distinct: `CPU`, else `foo CPU`, else `CPU fn_a`, else `CPU #3`.
 
     Args:
         registrations: in the order of their numbers.
@@ -46,7 +46,7 @@ def short_names(registrations: Sequence[Registration]) -> tuple[str, ...]:
 
 
 def _candidates(registration: Registration, *, several: bool) -> Iterator[str]:
-    """The names that a registration can have, the shortest first."""
+    """Return the names that a registration can have, the shortest first."""
     short, long = _plain(registration, several=several), _plain(registration, several=True)
     debug = _of_debug(shown_text(registration))
     yield short

@@ -26,7 +26,7 @@ UNDEFINED_SLOT = 1
 
 
 def slots_of(keys: Iterable[DispatchKey]) -> int:
-    """The slots of runtime keys, as bits."""
+    """Return the slots of runtime keys, as bits."""
     bits = 0
     for key in keys:
         bits |= 1 << SLOT_OF_KEY[key]
@@ -34,7 +34,7 @@ def slots_of(keys: Iterable[DispatchKey]) -> int:
 
 
 def set_bits(bits: int) -> Iterator[int]:
-    """The positions of the bits that are set, ascending: the slots of a set, or the members of one."""
+    """Return the positions of the bits that are set, ascending: the slots of a set, or the members of one."""
     while bits:
         low = bits & -bits
         yield low.bit_length() - 1
@@ -42,7 +42,7 @@ def set_bits(bits: int) -> Iterator[int]:
 
 
 def keys_of(bits: int) -> tuple[DispatchKey, ...]:
-    """The runtime keys of a set of slots, in table order."""
+    """Return the runtime keys of a set of slots, in table order."""
     return tuple(SLOT_KEYS[slot] for slot in set_bits(bits))
 
 

@@ -24,7 +24,7 @@ class Refusal:
 
     @classmethod
     def of(cls, error: RegistrationError) -> Refusal:
-        """The refusal of an error."""
+        """Return the refusal of an error."""
         return cls(error.kind, tuple(sorted(error.facts.items())), error.message)
 
 
@@ -60,7 +60,7 @@ class Snapshot:
 
     @classmethod
     def of_no_operator(cls, operator: OperatorName) -> Snapshot:
-        """What an engine shows of an operator for which nothing is registered."""
+        """Return what an engine shows of an operator for which nothing is registered."""
         return cls(operator, "", "", "")
 
     @property
@@ -69,7 +69,7 @@ class Snapshot:
         return self.dump != ""
 
     def sections(self) -> tuple[tuple[str, str], ...]:
-        """Everything that is seen, as titled texts in the order in which a reader wants them."""
+        """Return everything that is seen, as titled texts in the order in which a reader wants them."""
         look_up = "found" if self.exists else "not found"
         found = f"operator: {look_up}\nschema: {self.schema or 'none'}\ndangling: {'yes' if self.dangling else 'no'}\n"
         return (

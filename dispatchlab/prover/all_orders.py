@@ -30,7 +30,7 @@ class AllOrders(Walk):
         self._run = 0
 
     def runs(self) -> Iterator[Run]:
-        """One run a sequence; the first of each registration order finds out who is accepted."""
+        """Return one run a sequence; the first of each registration order finds out who is accepted."""
         for registered in orders_keeping(self.count, self.order):
             accepted: list[int] = []
             yield Run(_ascending(registered, accepted))
@@ -44,7 +44,7 @@ class AllOrders(Walk):
         self._run += 1
 
     def coverage(self, *, found: bool) -> list[str]:
-        """How many sequences were run."""
+        """Return how many sequences were run."""
         return [] if found else [f"{self._run:,} sequences were run"]
 
 
@@ -66,7 +66,7 @@ def _fixed(registered: Sequence[int], released: Sequence[int]) -> Steps:
 
 
 def orders_keeping(count: int, order: Chains) -> Iterator[tuple[int, ...]]:
-    """The permutations that keep `order`, without going through those that do not."""
+    """Return the permutations that keep `order`, without going through those that do not."""
     earlier = earlier_masks(count, order)
 
     def extend(done: tuple[int, ...], mask: int) -> Iterator[tuple[int, ...]]:

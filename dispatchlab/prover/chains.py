@@ -65,7 +65,7 @@ def normal(chains: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
 
 
 def shortest(order: Chains) -> tuple[tuple[int, ...], ...]:
-    """The same order in few chains, in which nothing is said twice.
+    """Return the same order in few chains, in which nothing is said twice.
 
     >>> shortest([(0, 1), (0, 2), (0, 3), (1, 2)])
     ((0, 1, 2), (0, 3))
@@ -102,7 +102,7 @@ def later_masks(count: int, order: Chains) -> list[int]:
 
 
 def keeping(indices: Iterable[int], order: Chains) -> list[int]:
-    """The same registrations in an order that may be, each as early as its place among them allows."""
+    """Return the same registrations in an order that may be, each as early as its place among them allows."""
     given = list(indices)
     if not order:
         return given
@@ -140,7 +140,7 @@ class ChainsWithin:
                 self._places.setdefault(index, []).append((number, at))
 
     def among(self, indices: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-        """The chains in the numbers that the registrations have among these."""
+        """Return the chains in the numbers that the registrations have among these."""
         found: dict[int, list[tuple[int, int]]] = {}
         for local, index in enumerate(indices):
             for number, at in self._places.get(index, ()):
@@ -180,7 +180,7 @@ def earlier_masks(count: int, order: Chains) -> list[int]:
 
 
 def count_orders(count: int, order: Chains = ()) -> int:
-    """How many orders there are: all registration orders that keep the chains, times all release orders."""
+    """Return how many orders there are: all registration orders that keep the chains, times all release orders."""
     return count_registration_orders(count, order) * factorial(count)
 
 

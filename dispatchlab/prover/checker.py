@@ -104,7 +104,7 @@ def check_release(sequence: StepSequence, step: int, refusal: Refusal | None) ->
 
 
 def _flaw(expected: Observation, actual: Observation) -> Flaw:
-    """Why two sequences that should lead to the same look different: the last step decides, then all of them."""
+    """Return why two sequences that should lead to the same look different: the last step decides, then all of them."""
     if actual.last_refused:
         return Flaw.RESIDUE
     if any(step < 0 for observed in (expected, actual) for step in observed.sequence):
@@ -133,7 +133,7 @@ class Observations:
         return len(self._looks)
 
     def has(self, mask: int) -> bool:
-        """Whether an active set was observed."""
+        """Return whether an active set was observed."""
         return mask in self._looks
 
     def forget(self) -> None:
@@ -196,7 +196,7 @@ def _pair(expected: Sequence[int], expected_length: int, actual: Sequence[int], 
 def minimal_conflicts(
     refused: Mapping[int, Mapping[int, Refusal]], asymmetric: Set[int], numbers: Sequence[int]
 ) -> tuple[Conflict, ...]:
-    """The smallest sets in which the last registration was refused.
+    """Return the smallest sets in which the last registration was refused.
 
     A set in which one was refused for want of a def hides none in which others exclude one another.
 
@@ -225,7 +225,7 @@ def difference(
     expected_broken: Sequence[Violation] = (),
     actual_broken: Sequence[Violation] = (),
 ) -> str:
-    """The sections of two observations that differ; empty when nothing does.
+    """Return the sections of two observations that differ; empty when nothing does.
 
     Args:
         expected: one snapshot for each operator under observation.
@@ -245,12 +245,12 @@ def difference(
 
 
 def outcome_difference(expected: str, actual: str) -> str:
-    """The diff of two outcomes, given as `outcome_text` writes them; empty when they are alike."""
+    """Return the diff of two outcomes, given as `outcome_text` writes them; empty when they are alike."""
     return "".join(_section("outcome", expected, actual))
 
 
 def outcome_text(step: int, refusal: Refusal | None) -> str:
-    """What came of a step, in lines that can be compared."""
+    """Return what came of a step, in lines that can be compared."""
     if refusal is None:
         return f"{'-' if step < 0 else '+'}{~step if step < 0 else step} accepted\n"
     facts = "".join(f"  {name}: {value}\n" for name, value in refusal.facts)

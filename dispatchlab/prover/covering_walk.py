@@ -56,14 +56,14 @@ class CoveringWalk(Walk):
         self._later = list(enumerate(later_masks(count, order))) if order else []
 
     def runs(self) -> Iterator[Run]:
-        """One run a pass."""
+        """Return one run a pass."""
         random = SplitMix64(self.seed)
         for _ in range(self._wanted):
             self.passes += 1
             yield Run(self._pass(random.split(), _Seen({}, {})), is_long=True)
 
     def coverage(self, *, found: bool) -> list[str]:
-        """How many edges were tried in how many steps."""
+        """Return how many edges were tried in how many steps."""
         if found or not self._tried:
             return []
         passes = "pass" if self.passes == 1 else "passes"
@@ -102,7 +102,7 @@ class CoveringWalk(Walk):
                 stuck[mask] = stuck.get(mask, 0) | bit
 
     def _edges(self, mask: int) -> int:
-        """The registrations that may be toggled in a set."""
+        """Return the registrations that may be toggled in a set."""
         edges = self._full
         for index, later in self._later:
             if later & mask and not mask >> index & 1:
@@ -110,7 +110,7 @@ class CoveringWalk(Walk):
         return edges
 
     def _way(self, start: int, seen: _Seen) -> list[int]:
-        """The shortest way over edges that were walked to a set with an edge that was not; last toggle first."""
+        """Return the shortest way over edges that were walked to a set with an edge that was not; last toggle first."""
         untried, stuck = seen.untried, seen.stuck
         back: dict[int, tuple[int, int]] = {}
         ring = [start]

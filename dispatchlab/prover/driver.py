@@ -68,18 +68,18 @@ class Walk(ABC):
 
     @abstractmethod
     def runs(self) -> Iterator[Run]:
-        """The runs, one after the other."""
+        """Return the runs, one after the other."""
 
     def ended(self, run: Run) -> None:  # noqa: B027 - most walks count nothing then
         """A run came to its end, or to two sequences that disagree; it was not cut off."""
 
     def sets(self, observations: Observations) -> int:
-        """How many active sets it came by: all that were observed."""
+        """Return how many active sets it came by: all that were observed."""
         return observations.sets
 
     @abstractmethod
     def coverage(self, *, found: bool) -> list[str]:
-        """How much was done, a sentence each; `found` when there is a counterexample."""
+        """Return how much was done, a sentence each; `found` when there is a counterexample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,10 @@ class Drive(Protocol):
         """Go to the end."""
 
     def crashed(self, crash: EngineCrashed) -> Ending:
-        """What to say of a crash."""
+        """Return what to say of a crash."""
 
     def exploration(self, ending: Ending) -> Exploration:
-        """The result so far."""
+        """Return the result so far."""
 
 
 def finish(drive: Drive) -> Exploration:

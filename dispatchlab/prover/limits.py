@@ -112,7 +112,7 @@ class Watch:
         return perf_counter() - self._started
 
     def full(self, states: int) -> str | None:
-        """Why there must not be so many states, a sentence; None when there may be."""
+        """Return why there must not be so many states, a sentence; None when there may be."""
         if self._max_states is not None and self._states + states > self._max_states:
             return f"stopped at the bound of {self._max_states:,} states"
         if self._max_memory is not None:
@@ -124,7 +124,7 @@ class Watch:
         return None
 
     def stop(self, sets: int, states: int, edges: int) -> str | None:
-        """Why the exploration has to stop here, a sentence; None when it may go on."""
+        """Return why the exploration has to stop here, a sentence; None when it may go on."""
         full = self.full(states)
         if full is not None:
             return full
@@ -141,7 +141,7 @@ class Watch:
         return None
 
     def is_over(self) -> bool:
-        """Whether time is up or the walk was cancelled, whatever was counted."""
+        """Return whether time is up or the walk was cancelled, whatever was counted."""
         return perf_counter() >= self._deadline or (self._cancelled is not None and self._cancelled())
 
     def settle(self, exploration: Exploration) -> None:
@@ -152,12 +152,12 @@ class Watch:
 
 
 def _size_text(size: int) -> str:
-    """A size in bytes for people."""
+    """Return a size in bytes for people."""
     return f"{size / _MIB / 1024:.3g} GiB" if size >= _MIB * 1000 else f"{size / _MIB:.3g} MiB"
 
 
 def exact_text(number: int) -> str:
-    """All digits of a number that is not negative, however many; `str` refuses more than 4,300 of them."""
+    """Return all digits of a number that is not negative, however many; `str` refuses more than 4,300 of them."""
     parts: list[str] = []
     while number >= _CHUNK:
         number, rest = divmod(number, _CHUNK)
@@ -166,7 +166,7 @@ def exact_text(number: int) -> str:
 
 
 def short_text(number: int) -> str:
-    """A number for people: with commas, or `about 2.4e6352` when it is long."""
+    """Return a number for people: with commas, or `about 2.4e6352` when it is long."""
     if number < 10**15:
         return f"{number:,}"
     digits = exact_text(number)

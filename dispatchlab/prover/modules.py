@@ -54,7 +54,7 @@ _GOOD: Final = (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND)
 
 
 def chains_of(modules: Sequence[Module], order: Chains) -> Chains:
-    """The chains of modules that chains of registrations make, by their places.
+    """Return the chains of modules that chains of registrations make, by their places.
 
     Raises:
         ValueError: they go in a circle.
@@ -119,7 +119,7 @@ class _Imports(NamedTuple):
     watch: Watch
 
     def explore(self) -> Exploration:
-        """Each group by itself; all in one go when one of them is not independent."""
+        """Return each group by itself; all in one go when one of them is not independent."""
         groups = self._groups()
         total = Exploration(Verdict.ORDER_INDEPENDENT, "imports", len(self.registrations), 0, 0, 0, 0)
         for members in groups:
@@ -144,7 +144,7 @@ class _Imports(NamedTuple):
         return total
 
     def _groups(self) -> list[Sequence[int]]:
-        """The registrations that share variables; on an engine that does not know them, operators."""
+        """Return the registrations that share variables; on an engine that does not know them, operators."""
         everything = range(len(self.registrations))
         if isinstance(self.engine, Forkable):
             space = self.engine.space(self.registrations, self.operators)
@@ -155,7 +155,7 @@ class _Imports(NamedTuple):
         return [*groups_by(everything, lambda index: _names(self.registrations[index]))]
 
     def _explore(self, members: Sequence[int]) -> tuple[Exploration, bool]:
-        """The exploration of some registrations, and whether nothing outside of them was touched."""
+        """Return the exploration of some registrations, and whether nothing outside of them was touched."""
         engine, options, chosen = self.engine, self.options, {*members}
         taken = {
             at: [index for index in block.registrations if index in chosen] for at, block in enumerate(self.blocks)
@@ -188,7 +188,7 @@ class _Imports(NamedTuple):
 
 
 def _names(registration: Registration) -> Iterator[object]:
-    """The operators that a registration is about, and the namespace that it claims."""
+    """Return the operators that a registration is about, and the namespace that it claims."""
     yield from operators_of(registration)
     if isinstance(registration, Block) and registration.kind is BlockKind.DEF:
         yield registration.namespace
@@ -223,12 +223,12 @@ class _ImportWalk(Walk):
         self.refused: StepSequence | None = None
 
     def runs(self) -> Iterator[Run]:
-        """A run for each order."""
+        """Return a run for each order."""
         for order in orders_keeping(len(self._bodies), self._chains) if self._samples is None else self._sampled():
             yield Run(self._steps([index for at in order for index in self._bodies[at]]))
 
     def coverage(self, *, found: bool) -> list[str]:
-        """That orders were left out, if any were."""
+        """Return that orders were left out, if any were."""
         return [] if found or self._samples is None else [f"{self._samples:,} random orders of imports were run"]
 
     def _sampled(self) -> Iterator[Sequence[int]]:
@@ -249,7 +249,7 @@ class _ImportWalk(Walk):
 def _shorter(
     fresh: Sessions, example: Counterexample, bodies: Sequence[Sequence[int]], later: Sequence[int]
 ) -> Counterexample:
-    """The counterexample without modules that have no part in it and that no module which is left imports."""
+    """Return the counterexample without modules that have no part in it and that no module which is left imports."""
     left = (1 << len(bodies)) - 1
     is_shorter = True
     while is_shorter:
@@ -269,7 +269,7 @@ def _shorter(
 
 
 def _differ(fresh: Sessions, expected: StepSequence, actual: StepSequence) -> Counterexample | None:
-    """How two orders disagree: as any two sequences do, or in whether their last step is accepted."""
+    """Return how two orders disagree: as any two sequences do, or in whether their last step is accepted."""
     example = compare_sequences(fresh, expected, actual)
     if example is not None or expected[-1:] != actual[-1:]:
         return example

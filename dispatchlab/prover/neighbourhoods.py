@@ -188,7 +188,7 @@ def plan_of(
 
 
 def _accepted_alone(space: StateSpace[Any], deciders: Sequence[int]) -> int:
-    """The registrations that are accepted when nothing else is registered, as bits."""
+    """Return the registrations that are accepted when nothing else is registered, as bits."""
     able = 0
     for index, mask in enumerate(deciders):
         if not mask or space.register(space.empty(), index)[1] is None:
@@ -237,12 +237,12 @@ def _able_first(roles: Mapping[int, Hashable], able: int) -> Mapping[int, Hashab
 
 
 def _keeping(dependence: Dependence, able: int) -> int:
-    """Those who keep a variable alive and do nothing else to it, as bits."""
+    """Return those who keep a variable alive and do nothing else to it, as bits."""
     return dependence.holders & able & ~sum(1 << index for index in dependence.roles)
 
 
 def _pairs(members: Sequence[int]) -> Iterator[int]:
-    """Every two members of a list, a few at a time. See Note [Lists]."""
+    """Return every two members of a list, a few at a time. See Note [Lists]."""
     size = _TAKEN_AT_ONCE if len(members) > _SHORT_LIST else max(len(members), 1)
     some = [sum(1 << index for index in members[start : start + size]) for start in range(0, len(members), size)]
     if len(some) < 2:
@@ -567,12 +567,12 @@ class _Proof:
                 raise NotReduced("what is observed depends on more than the neighbourhoods show")
 
     def _alone(self) -> Iterator[int]:
-        """Each registration by itself."""
+        """Return each registration by itself."""
         for index in range(self.count):
             yield from (index, index)
 
     def _last(self) -> Iterator[int]:
-        """Each registration after all others; what was refused is tried again."""
+        """Return each registration after all others; what was refused is tried again."""
         yield from self._in_order((1 << self.count) - 1)
         for index in range(self.count):
             yield from (index, index)
@@ -601,7 +601,7 @@ class _Proof:
     # --- counterexamples
 
     def _of_the_whole(self, found: _Found) -> Counterexample:
-        """The counterexample with all that is observed, after it has shown on the whole."""
+        """Return the counterexample with all that is observed, after it has shown on the whole."""
         neighbourhood = Neighbourhood(sum(1 << index for index in found.members))
         longest = max(len(found.example.expected_sequence), len(found.example.actual_sequence))
         again = self._explore(neighbourhood, self.operators, longest + 1).counterexample
@@ -684,7 +684,7 @@ class Knowledge:
         self._check_hidden(index, changed)
 
     def _of_step(self, index: int) -> AbstractSet[Hashable]:
-        """The variables with a group that a registration is in."""
+        """Return the variables with a group that a registration is in."""
         known = self._steps.get(index)
         if known is None:
             known = self._steps[index] = frozenset(
@@ -820,7 +820,7 @@ class ListKnowledge:
         self._before: dict[int, int] = {}
 
     def agrees(self, mask: int, value: Hashable) -> bool:
-        """Whether a value is the one that belongs to an active set, as far as is known; it is known then."""
+        """Return whether a value is the one that belongs to an active set, as far as is known; it is known then."""
         entries = () if value is None else value
         mask &= self.members
         if not isinstance(entries, tuple):
@@ -844,7 +844,7 @@ class ListKnowledge:
         return True
 
     def is_known(self, mask: int) -> bool:
-        """Whether it is known what the list is in an active set."""
+        """Return whether it is known what the list is in an active set."""
         mask &= self.members
         return all(
             index in self._brings
@@ -853,7 +853,7 @@ class ListKnowledge:
         )
 
     def _read(self, value: tuple[Hashable, ...]) -> list[int] | None:
-        """Who stands in a list, in its order; None when that is not what they bring one by one."""
+        """Return who stands in a list, in its order; None when that is not what they bring one by one."""
         order, place = [], 0
         while place < len(value):
             index = self._who.get(value[place])
@@ -868,7 +868,7 @@ class ListKnowledge:
 
 
 def combination(groups: Sequence[int], mask: int) -> int:
-    """Which groups have a member in force, as bits."""
+    """Return which groups have a member in force, as bits."""
     combined = 0
     for place, group in enumerate(groups):
         if mask & group:
@@ -886,5 +886,5 @@ def _subsets(mask: int) -> Iterator[int]:
 
 
 def _whole(indices: Sequence[int], mask: int) -> int:
-    """An active set of a neighbourhood in the numbers of the whole."""
+    """Return an active set of a neighbourhood in the numbers of the whole."""
     return sum(1 << indices[local] for local in set_bits(mask))

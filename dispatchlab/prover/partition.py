@@ -131,7 +131,7 @@ def parts_of(
 
 
 def places_of(items: Iterable[_Item]) -> dict[_Item, int]:
-    """Where each item stands, for `among`."""
+    """Return where each item stands, for `among`."""
     return {item: at for at, item in enumerate(items)}
 
 
@@ -193,7 +193,7 @@ class _Run:
         self.sum = Exploration(Verdict.ORDER_INDEPENDENT, "graph", count, 0, 0, 0, count_orders(count, self.order))
 
     def whole(self, *notes: str) -> Exploration:
-        """Everything in one go."""
+        """Return everything in one go."""
         everything = Part(tuple(range(len(self.registrations))), tuple(self.operators), self.order)
         self.watch.total_edges = count_edges(len(self.registrations), self.order)
         result = self._one(everything, self._space(everything), None)
@@ -261,7 +261,7 @@ class _Run:
         return replace(result, notes=(*note, *result.notes)) if note else result
 
     def _walked(self, part: Part, space: StateSpace[Any], max_length: int | None, most: int | None) -> Exploration:
-        """What the walk of everything shows; it is settled unless it was too long."""
+        """Return what the walk of everything shows; it is settled unless it was too long."""
         found = explore_graph(
             space,
             len(part.indices),
@@ -278,7 +278,7 @@ class _Run:
     def _in_neighbourhoods(
         self, part: Part, space: StateSpace[Any], max_length: int | None, least: int
     ) -> Exploration | None:
-        """What the neighbourhoods of a part show; None when it is as well walked as a whole."""
+        """Return what the neighbourhoods of a part show; None when it is as well walked as a whole."""
         count = len(part.indices)
         if count_edges(count, part.order) < least:
             return None
@@ -307,7 +307,7 @@ class _Run:
         return self.engine.space([self.registrations[index] for index in part.indices], part.operators)
 
     def _shorter(self) -> int | None:
-        """How long sequences may be to beat the counterexample that there is."""
+        """Return how long sequences may be to beat the counterexample that there is."""
         example = self.sum.counterexample
         return None if example is None else max(len(example.expected_sequence), len(example.actual_sequence)) - 1
 
@@ -347,7 +347,7 @@ class _Run:
 
 
 def hidden_state_note(result: Exploration, operators: Sequence[OperatorName]) -> str:
-    """What a reader should know of states that look alike."""
+    """Return what a reader should know of states that look alike."""
     names = ", ".join(map(str, operators[:_NAMED]))
     more = f" and {len(operators) - _NAMED:,} more" if len(operators) > _NAMED else ""
     of = f" of {names}{more}" if operators else ""
@@ -362,7 +362,7 @@ _NAMED: Final = 3
 def strays_of(
     space: StateSpace[Any], indices: Iterable[int], operators: Sequence[OperatorName]
 ) -> frozenset[StateVariable]:
-    """The variables that were touched outside of a part of some registrations that observes these operators."""
+    """Return the variables that were touched outside of a part of some registrations that observes these operators."""
     if not isinstance(space, Footprints):
         return frozenset()
     allowed: set[StateVariable] = {*space.shared_variables(), *operators, *map(str, operators)}

@@ -30,7 +30,7 @@ class SplitMix64:
         return self._state
 
     def next(self) -> int:
-        """The next number, from 0 to 2**64 - 1."""
+        """Return the next number, from 0 to 2**64 - 1."""
         self._state = z = (self._state + _GOLDEN) & _MASK
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -51,5 +51,5 @@ class SplitMix64:
             items[last], items[other] = items[other], items[last]
 
     def split(self) -> SplitMix64:
-        """A generator of its own, seeded from this one."""
+        """Return a generator of its own, seeded from this one."""
         return SplitMix64(self.next())

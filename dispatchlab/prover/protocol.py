@@ -46,10 +46,10 @@ class Sandbox(Protocol):
         """Register, or raise a `RegistrationError`."""
 
     def snapshot(self, operator: OperatorName, /) -> Snapshot:
-        """What can be seen of the operator now."""
+        """Return what can be seen of the operator now."""
 
     def violations(self, operator: OperatorName, /) -> tuple[Violation, ...]:
-        """The invariants that do not hold now; empty for an operator that does not exist."""
+        """Return the invariants that do not hold now; empty for an operator that does not exist."""
 
 
 @runtime_checkable
@@ -65,7 +65,7 @@ class Engine(Protocol):
         """Which dispatcher it behaves as: `strict`, `torch-2.13`, ..."""
 
     def sandbox(self) -> AbstractContextManager[Sandbox]:
-        """A fresh one; leaving the context takes it down."""
+        """Return a fresh one; leaving the context takes it down."""
 
 
 if TYPE_CHECKING:
@@ -85,22 +85,22 @@ class StateSpace(Protocol[S]):
     """
 
     def empty(self) -> S:
-        """The state in which nothing is registered."""
+        """Return the state in which nothing is registered."""
 
     def register(self, state: S, index: int, /) -> tuple[S, Refusal | None]:
-        """The state after registering `index`; when refused, the state that the attempt leaves behind."""
+        """Return the state after registering `index`; when refused, the state that the attempt leaves behind."""
 
     def release(self, state: S, index: int, /) -> S:
-        """The state after releasing `index`, which is registered in `state`."""
+        """Return the state after releasing `index`, which is registered in `state`."""
 
     def observe(self, state: S, /) -> tuple[Snapshot, ...]:
-        """What can be seen of every operator under observation, in their order."""
+        """Return what can be seen of every operator under observation, in their order."""
 
     def violations(self, state: S, /) -> tuple[Violation, ...]:
-        """The invariants that do not hold in `state`."""
+        """Return the invariants that do not hold in `state`."""
 
     def why(self, expected: S, actual: S, /) -> tuple[str, ...]:
-        """Why two states that should be alike differ, in the engine's terms; empty when it does not know."""
+        """Return why two states that should be alike differ, in the engine's terms; empty when it does not know."""
 
 
 @runtime_checkable
@@ -108,7 +108,7 @@ class Forkable(Protocol):
     """An engine whose state can be kept, compared and continued from."""
 
     def space(self, registrations: Sequence[Registration], operators: Sequence[OperatorName], /) -> StateSpace[Any]:
-        """The states that these registrations can reach, observed on these operators."""
+        """Return the states that these registrations can reach, observed on these operators."""
 
 
 @runtime_checkable
@@ -119,13 +119,13 @@ class Footprints(Protocol):
         """The variables that registration `index` is expected to write; broadcasts write more, see `is_broadcast`."""
 
     def is_broadcast(self, index: int, /) -> bool:
-        """Whether it reaches every operator there is, as a fallback does; it is part of every component then."""
+        """Return whether it reaches every operator there is, as a fallback does; it is part of every component then."""
 
     def shared_variables(self) -> frozenset[StateVariable]:
-        """The variables that broadcasts write and all registrations may read."""
+        """Return the variables that broadcasts write and all registrations may read."""
 
     def touched(self) -> frozenset[StateVariable]:
-        """The variables that were read or written since the space was made, observations included."""
+        """Return the variables that were read or written since the space was made, observations included."""
 
 
 @runtime_checkable
@@ -133,10 +133,10 @@ class Dependences(Protocol):
     """A state space that takes its state apart into variables, and declares what each of them depends on."""
 
     def dependences(self) -> Mapping[StateVariable, Dependence] | str:
-        """What each variable depends on; or why that is not known, a sentence."""
+        """Return what each variable depends on; or why that is not known, a sentence."""
 
     def values(self, state: Any, /) -> Mapping[StateVariable, Hashable]:
-        """The values of the variables; one that is not there has none.
+        """Return the values of the variables; one that is not there has none.
 
         What is observed, and which invariants hold, follows from those that are not hidden, each variable by itself.
         """

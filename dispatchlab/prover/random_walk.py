@@ -26,7 +26,7 @@ _REFUSALS_ASKED_AGAIN: Final = 4
 
 
 def sequences_needed(depth: int, ordered: int) -> int:
-    """How many random walks find a flaw with a confidence of 95 %; an estimate and not a proof.
+    """Return how many random walks find a flaw with a confidence of 95 %; an estimate and not a proof.
 
     Args:
         depth: how many registrations have to be active, inactive or in order for the flaw to show.
@@ -69,7 +69,7 @@ class RandomWalks(Walk):
         self._taken = 0
 
     def runs(self) -> Iterator[Run]:
-        """A random walk, then what it is compared with."""
+        """Return a random walk, then what it is compared with."""
         for _ in range(self._samples):
             walk = self._walk = _Way()
             yield Run(self._steps(walk, self._plan()))
@@ -90,11 +90,11 @@ class RandomWalks(Walk):
             self._ends.add(self._walk.mask)
 
     def sets(self, observations: Observations) -> int:
-        """Those that a random walk ended in."""
+        """Return those that a random walk ended in."""
         return len(self._ends)
 
     def coverage(self, *, found: bool) -> list[str]:
-        """How much was done, and what that is worth when nothing was found."""
+        """Return how much was done, and what that is worth when nothing was found."""
         both = sum(1 for first, second in self._neighbours if first < second and (second, first) in self._neighbours)
         depth = 0
         while sequences_needed(depth + 1, 2) <= self._taken:
@@ -116,7 +116,7 @@ class RandomWalks(Walk):
         return notes
 
     def _steps(self, way: _Way, plan: Sequence[int]) -> Steps:
-        """A plan without the releases of what was refused."""
+        """Return a plan without the releases of what was refused."""
         for step in plan:
             if step < 0:
                 if way.mask >> ~step & 1:
@@ -134,7 +134,7 @@ class RandomWalks(Walk):
                 way.refused.append((way.mask, step))
 
     def _plan(self) -> list[int]:
-        """All of a set and some extras at random, and the release of each extra somewhere after it."""
+        """Return all of a set and some extras at random, and the release of each extra somewhere after it."""
         random = self._random
         density = _DENSITIES[random.below(len(_DENSITIES))]
         members = {index for index in range(self.count) if random.chance(density)}

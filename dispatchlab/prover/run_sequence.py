@@ -60,7 +60,7 @@ class Session(Protocol):
         """Release; why that failed, or None."""
 
     def look(self) -> Look:
-        """All operators under observation and the invariants that do not hold."""
+        """Return all operators under observation and the invariants that do not hold."""
 
 
 Sessions: TypeAlias = Callable[[], AbstractContextManager[Session]]
@@ -102,7 +102,7 @@ class SandboxSession:
         return None
 
     def look(self) -> Look:
-        """All operators under observation and the invariants that do not hold."""
+        """Return all operators under observation and the invariants that do not hold."""
         snapshot, violations = self._sandbox.snapshot, self._sandbox.violations
         seen: list[Snapshot] = []
         broken: list[Violation] = []
@@ -140,7 +140,7 @@ class StateSession:
         return None
 
     def look(self) -> Look:
-        """All operators under observation and the invariants that do not hold."""
+        """Return all operators under observation and the invariants that do not hold."""
         return self._space.observe(self._state), self._space.violations(self._state)
 
 
@@ -268,7 +268,7 @@ class _End:
 
 
 def compare_sequences(sessions: Sessions, expected: StepSequence, actual: StepSequence) -> Counterexample | None:
-    """How two sequences disagree when they are run from scratch; None when they agree.
+    """Return how two sequences disagree when they are run from scratch; None when they agree.
 
     Args:
         sessions: where to run them; nothing but the end of each sequence is looked at.
@@ -295,7 +295,7 @@ def compare_sequences(sessions: Sessions, expected: StepSequence, actual: StepSe
 
 
 def reasons_of(space: StateSpace[Any], example: Counterexample) -> tuple[str, ...]:
-    """What a space knows of why two sequences disagree, from the states where they do."""
+    """Return what a space knows of why two sequences disagree, from the states where they do."""
     last = 1 if example.flaw is Flaw.OUTCOME else 0
     states = []
     for sequence in (example.expected_sequence, example.actual_sequence):
@@ -326,7 +326,7 @@ def _end(sessions: Sessions, sequence: StepSequence) -> _End:
 
 
 def full_sequence(count: int, random: SplitMix64, *, order: Chains = ()) -> StepSequence:
-    """A random sequence that registers everything, then releases what can be; registrations keep `order`."""
+    """Return a random sequence that registers everything, then releases what can be; registrations keep `order`."""
     registered, released = list(range(count)), list(range(count))
     random.shuffle(registered)
     random.shuffle(released)

@@ -33,7 +33,7 @@ def shrink(
     order: Chains = (),
     steps: int = STEPS,
 ) -> Counterexample:
-    """The shortest pair of sequences that disagrees, as far as it can be found with a number of steps.
+    """Return the shortest pair of sequences that disagrees, as far as it can be found with a number of steps.
 
     Args:
         sessions: where to run sequences, each from scratch.
@@ -74,7 +74,7 @@ class _Shrink:
         return example
 
     def _search(self, support: Sequence[int], longest: int) -> Counterexample | None:
-        """All sequences over a few registrations, shorter ones first, each in a fresh session."""
+        """Return all sequences over a few registrations, shorter ones first, each in a fresh session."""
         observations = Observations()
         sequences: list[tuple[StepSequence, int]] = [((), 0)]
         alone: Pair | None = None
@@ -180,7 +180,7 @@ class _Shrink:
         return again if again is not None and (again.flaw is Flaw.CRASH) == (example.flaw is Flaw.CRASH) else None
 
     def _sets(self, sequence: StepSequence) -> list[int]:
-        """The active set before the sequence and after each of its steps, a bit mask each."""
+        """Return the active set before the sequence and after each of its steps, a bit mask each."""
         self._spend(len(sequence))
         sets = [0]
         try:
@@ -197,7 +197,7 @@ class _Shrink:
         return sets
 
     def _direct(self, mask: int) -> StepSequence:
-        """All of a set, registered in ascending order but for those that have an order of their own."""
+        """Return all of a set, registered in ascending order but for those that have an order of their own."""
         return tuple(keeping((index for index in range(mask.bit_length()) if mask >> index & 1), self.order))
 
     def _compare(self, pair: Pair) -> Counterexample | None:

@@ -92,7 +92,7 @@ class ReachableStates:
             head += 1
 
     def sequence(self, node: int, *more: Step) -> StepSequence:
-        """A shortest sequence to a state, and steps behind it."""
+        """Return a shortest sequence to a state, and steps behind it."""
         steps = list(reversed(more))
         while self._parents[node] >= 0:
             steps.append(self._steps[node])

@@ -73,7 +73,7 @@ def _torch_dumps() -> dict[str, str]:
 
 
 def _are_of_torch(name: str, lines: Sequence[str]) -> bool:
-    """Whether PyTorch itself has registered what these lines of a dump show."""
+    """Return whether PyTorch itself has registered what these lines of a dump show."""
     from dispatchlab.live.introspection.site_log import running_ownership
     from dispatchlab.model.keys import DispatchKey
 
@@ -88,7 +88,7 @@ def _are_of_torch(name: str, lines: Sequence[str]) -> bool:
 
 
 def leaks_text(leaks: Sequence[str]) -> str:
-    """What was left behind, and what to do."""
+    """Return what was left behind, and what to do."""
     lines = "".join(f"  {line}\n" for line in leaks)
     return (
         f"registrations were not released, or removed:\n{lines}"

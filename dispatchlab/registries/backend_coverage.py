@@ -80,11 +80,11 @@ class Coverage:
     operators: tuple[Covered, ...]
 
     def by(self, way: Way) -> tuple[Covered, ...]:
-        """The operators that are covered in one way."""
+        """Return the operators that are covered in one way."""
         return tuple(operator for operator in self.operators if operator.filled.way is way)
 
     def sources(self, way: Way) -> tuple[tuple[DispatchKey, int], ...]:
-        """The keys at which the kernels of one way are registered, with how many there are, most first."""
+        """Return the keys at which the kernels of one way are registered, with how many there are, most first."""
         counts: dict[DispatchKey, int] = {}
         for each in self.by(way):
             if each.filled.source is not None:
@@ -113,7 +113,7 @@ class NoSlotError(DispatchLabError):
 
 
 def runtime_key(text: str, *, privateuse1: str = "") -> DispatchKey:
-    """The runtime key of a name, for coverage.
+    """Return the runtime key of a name, for coverage.
 
     Args:
         text: the name of a key.
@@ -137,7 +137,7 @@ def coverage(
     name: str,
     operators: Iterable[RecordedOperator] | None = None,
 ) -> Coverage:
-    """How the operators of a registry are covered at a key.
+    """Return how the operators of a registry are covered at a key.
 
     Args:
         recorded: the registry.

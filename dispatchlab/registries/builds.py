@@ -30,7 +30,7 @@ _IN_TREE = ("CUDA", "HIP", "MPS", "XPU")
 
 
 def bundled_for(torch: str) -> str | None:
-    """The registry of a version of PyTorch, `2.13.0+cpu` say; None when no such registry comes along.
+    """Return the registry of a version of PyTorch, `2.13.0+cpu` say; None when no such registry comes along.
 
     That of a build without CUDA where there is one of the version, for such a build.
     """
@@ -41,7 +41,7 @@ def bundled_for(torch: str) -> str | None:
 
 
 def nearest_bundled(torch: str) -> str:
-    """The bundled registry of the nearest version of PyTorch, the newer of two; the newest for another text."""
+    """Return the bundled registry of the nearest version of PyTorch, the newer of two; the newest for another text."""
     name, version = bundled_for(torch), version_of(torch)
     if name is not None or version is None:
         return name or newest_bundled()
@@ -49,12 +49,12 @@ def nearest_bundled(torch: str) -> str:
 
 
 def backend_named(key: DispatchKey) -> str | None:
-    """The backend that a key belongs to, such as `CUDA` for `SparseCUDA`; None for a key of no backend."""
+    """Return the backend that a key belongs to, such as `CUDA` for `SparseCUDA`; None for a key of no backend."""
     return None if key.backend is None else BACKENDS[key.backend]
 
 
 def has_kernels_for(torch: str, imports: Iterable[str], backend: str) -> bool:
-    """Whether a registry answers what a backend runs.
+    """Return whether a registry answers what a backend runs.
 
     Args:
         torch: the version of PyTorch that it was recorded on.
@@ -71,7 +71,7 @@ def has_kernels_for(torch: str, imports: Iterable[str], backend: str) -> bool:
 def without_kernels_elsewhere(
     operator: RecordedOperator | None, here: RecordedOperator, torch: str
 ) -> RecordedOperator | None:
-    """An operator of a public wheel as another build of its version has it.
+    """Return an operator of a public wheel as another build of its version has it.
 
     Args:
         operator: the operator of the public wheel; None when it has none.
@@ -85,7 +85,7 @@ def without_kernels_elsewhere(
 
 
 def is_in_tree(backend: str) -> bool:
-    """Whether the kernels of a backend come with builds of PyTorch, and not with packages."""
+    """Return whether the kernels of a backend come with builds of PyTorch, and not with packages."""
     return backend in _IN_TREE
 
 
@@ -102,7 +102,7 @@ class Default(NamedTuple):
 
 
 def default_registry(keys: Iterable[DispatchKey | str] = ()) -> Default:
-    """The bundled registry for a question that names none: that of the installed PyTorch, or else the newest.
+    """Return the bundled registry for a question that names none: that of the installed PyTorch, or else the newest.
 
     For a question about CUDA it is one of a build that has CUDA's kernels.
 
@@ -127,17 +127,17 @@ def default_registry(keys: Iterable[DispatchKey | str] = ()) -> Default:
 
 
 def cuda_registry(torch: str) -> str:
-    """The bundled registry of a version of PyTorch, or of the nearest, that has kernels for CUDA."""
+    """Return the bundled registry of a version of PyTorch, or of the nearest, that has kernels for CUDA."""
     return nearest_bundled(torch).removesuffix("-cpu")
 
 
 def renamed_text(privateuse1: str) -> str:
-    """The note on a backend that a package has given a name of its own."""
+    """Return the note on a backend that a package has given a name of its own."""
     return f"note: PrivateUse1 is the backend {privateuse1}"
 
 
 def no_answer(source: str, torch: str, backend: str) -> str:
-    """The sentence for a question about a backend that a registry has no kernels for."""
+    """Return the sentence for a question about a backend that a registry has no kernels for."""
     whose = source if source.endswith(torch) else f"{source} is of PyTorch {torch}, which"
     what = f"no answer for {backend}: {whose} has no kernels for it"
     if backend == "CUDA":

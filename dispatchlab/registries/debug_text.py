@@ -17,7 +17,7 @@ _BUILD_FOLDER = 4  # the leading slash counts as one: /__w/NAME/NAME
 
 
 def owner(debug: str) -> str:
-    """A debug text in a sentence."""
+    """Return a debug text in a sentence."""
     return debug.removeprefix(_AT) or "a registration without a debug text"
 
 
@@ -42,13 +42,13 @@ def keys_text(key: str, count: int) -> str:
 
 
 def kernel_at(operator: RecordedOperator, key: object) -> str:
-    """Whose kernel is active at a key, for a sentence."""
+    """Return whose kernel is active at a key, for a sentence."""
     found = next((kernel for kernel in operator.kernels if kernel.key is key), None)
     return owner("" if found is None else found.debug)
 
 
 def sites_in(debug: str) -> Iterator[tuple[str, int]]:
-    """The path and line of the call that registered, and then of the helpers through which it went."""
+    """Return the path and line of the call that registered, and then of the helpers through which it went."""
     for part in debug.removeprefix(_AT).split(_VIA):
         found = _SITE.fullmatch(part)
         if found is not None:
@@ -56,12 +56,12 @@ def sites_in(debug: str) -> Iterator[tuple[str, int]]:
 
 
 def _path_in(debug: str) -> str | None:
-    """The path of the call that registered, with slashes; None when the text names none."""
+    """Return the path of the call that registered, with slashes; None when the text names none."""
     return next((path.replace("\\", "/") for path, _ in sites_in(debug)), None)
 
 
 def file_in(debug: str) -> str:
-    """The file of a registration, without what moves: the line, and the folder in which it was built.
+    """Return the file of a registration, without what moves: the line, and the folder in which it was built.
 
     A debug text that is no path stays as it is.
     """
@@ -72,19 +72,19 @@ def file_in(debug: str) -> str:
 
 
 def is_absolute(path: str) -> bool:
-    """Whether a path starts at the root of some machine, this one or that of a build."""
+    """Return whether a path starts at the root of some machine, this one or that of a build."""
     return path.startswith(("/", "\\")) or path[1:2] == ":"
 
 
 def imported_packages(operators: Iterable[RecordedOperator]) -> frozenset[str]:
-    """The packages whose Python registered something for these operators, PyTorch left out."""
+    """Return the packages whose Python registered something for these operators, PyTorch left out."""
     debugs = (debug for one in operators for debug in (one.debug, *(kernel.debug for kernel in one.kernels)))
     paths = {path for debug in debugs for path, _ in sites_in(debug) if path.endswith(".py") and not is_absolute(path)}
     return frozenset(path.partition("/")[0] for path in paths if "/" in path) - {Packages.TORCH}
 
 
 def package_among(packages: Collection[str], debug: str) -> str | None:
-    """Which of these packages made a registration; None when its path names none, or only the API of PyTorch.
+    """Return which of these packages made a registration; None when its path names none, or only the API of PyTorch.
 
     A path of C++ starts on the machine that built it; the folder of the package lies somewhere on it.
     """
@@ -121,7 +121,7 @@ class Packages:
         self.ownership = ownership_of(recorded)
 
     def of(self, operator: RecordedOperator, key: DispatchKey | None, debug: str) -> str | None:
-        """The package of a registration; None when it is not known.
+        """Return the package of a registration; None when it is not known.
 
         Args:
             operator: the operator that it is for.
@@ -137,12 +137,12 @@ class Packages:
         return first if slash and path.endswith(".py") and first != self.TORCH else None
 
     def is_torch(self, operator: RecordedOperator, key: DispatchKey | None, debug: str) -> bool:
-        """Whether a registration is PyTorch's own."""
+        """Return whether a registration is PyTorch's own."""
         named = _path_in(debug) is not None and not debug.startswith(_AT)  # as scenarios may write it
         return self.ownership.is_own(str(operator.name), key, f"{_AT}{debug}" if named else debug)
 
     def are_one(self, operator: RecordedOperator, kernels: Iterable[tuple[DispatchKey | None, str]]) -> bool:
-        """Whether one package made all of these, as far as their paths show it.
+        """Return whether one package made all of these, as far as their paths show it.
 
         C++ of one package was built below one folder, which has the name of the package of its Python.
         """

@@ -25,12 +25,12 @@ MAX_FILE = 32 << 20
 
 
 def registry_bytes(recorded: Recorded) -> bytes:
-    """The file of a registry, with its Python layer where it has one; equal registries give the same bytes."""
+    """Return the file of a registry, with its Python layer where it has one; equal registries give the same bytes."""
     return recording_bytes(recorded, python_layer_of(recorded))
 
 
 def open_registry(path: str | os.PathLike[str]) -> StoredRegistry:
-    """The registry in a file; an operator is read on first use.
+    """Return the registry in a file; an operator is read on first use.
 
     Raises:
         RegistryFileError: the file cannot be read, is of another version, is cut short, or was altered.
@@ -85,7 +85,7 @@ class UnknownRegistryError(DispatchLabError):
 
 
 def python_layer_of(recorded: Recorded) -> PythonLayer | None:
-    """What Python had registered in the PyTorch of a registry; None when that was not recorded.
+    """Return what Python had registered in the PyTorch of a registry; None when that was not recorded.
 
     Raises:
         RegistryFileError: it is in a file that is damaged.
@@ -95,7 +95,7 @@ def python_layer_of(recorded: Recorded) -> PythonLayer | None:
 
 @cache
 def bundled_names() -> tuple[str, ...]:
-    """The names of the bundled registries, such as `torch-2.13`, the oldest version first."""
+    """Return the names of the bundled registries, such as `torch-2.13`, the oldest version first."""
     names = (name.removesuffix(SUFFIX) for name in os.listdir(_FOLDER) if name.endswith(SUFFIX))
     return tuple(sorted(names, key=by_version))
 
@@ -109,7 +109,7 @@ def bundled_name(text: str) -> str | None:
 
 
 def newest_bundled() -> str:
-    """The name of the bundled registry of the newest PyTorch."""
+    """Return the name of the bundled registry of the newest PyTorch."""
     return bundled_names()[-1]
 
 
@@ -130,7 +130,7 @@ def open_bundled(name: str) -> StoredRegistry:
 
 
 def open_named(text: str) -> StoredRegistry:
-    """A bundled registry by its name, or a file by its path; a bundled one wins.
+    """Return a bundled registry by its name, or a file by its path; a bundled one wins.
 
     Raises:
         UnknownRegistryError: it is neither.
@@ -144,5 +144,5 @@ def open_named(text: str) -> StoredRegistry:
 
 
 def by_version(name: str) -> tuple[tuple[int, ...], str]:
-    """A key that sorts names such as `torch-2.4` and `torch-2.13-cpu` by version."""
+    """Return a key that sorts names such as `torch-2.4` and `torch-2.13-cpu` by version."""
     return tuple(map(int, re.findall(r"\d+", name))), name

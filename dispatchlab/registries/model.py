@@ -122,11 +122,11 @@ class RecordedOperator:
         return any(not kernel.active for kernel in self.kernels)
 
     def kernels_at(self, key: DispatchKey) -> tuple[RecordedKernel, ...]:
-        """The kernels registered at one key, the active one first."""
+        """Return the kernels registered at one key, the active one first."""
         return tuple(kernel for kernel in self.kernels if kernel.key is key)
 
     def active_at(self, key: DispatchKey) -> RecordedKernel | None:
-        """The kernel in force at one key; aliases are not resolved."""
+        """Return the kernel in force at one key; aliases are not resolved."""
         return next((kernel for kernel in self.kernels if kernel.key is key), None)
 
 
@@ -142,7 +142,7 @@ class RecordedFallback:
 
 
 def read_dump(text: str, tags: Iterable[str] = ()) -> RecordedOperator:
-    """The record of an operator from its dump.
+    """Return the record of an operator from its dump.
 
     Args:
         text: what the dispatcher printed, not empty.
@@ -163,13 +163,13 @@ def _recorded(line: KernelLine) -> RecordedKernel:
 
 
 def dump_text(operator: RecordedOperator) -> str:
-    """The dump of a recorded operator, as the dispatcher printed it."""
+    """Return the dump of a recorded operator, as the dispatcher printed it."""
     kernels = tuple(KernelLine(one.key, one.debug, one.inferred, one.flags, one.active) for one in operator.kernels)
     return str(OperatorDump(str(operator.name), operator.schema, operator.debug, operator.alias, kernels))
 
 
 def read_fallbacks(table: str) -> tuple[RecordedFallback, ...]:
-    """The backend fallbacks from the computed table of an operator that has no kernel of its own, by key.
+    """Return the backend fallbacks from the computed table of an operator that has no kernel of its own, by key.
 
     Raises:
         DumpError: a row is not that of a fallback.
@@ -207,7 +207,7 @@ class Recorded(Protocol):
         """The backend fallbacks, by key."""
 
     def operator(self, name: OperatorName | str, /) -> RecordedOperator | None:
-        """One operator; None when there is none of that name."""
+        """Return one operator; None when there is none of that name."""
 
     def overload_order(self, name: str, /) -> tuple[str, ...]:
         """The overloads of a name of several as a call tries them, `` for the default; empty where it was not recorded.
@@ -252,14 +252,14 @@ class Registry:
         return tuple(str(operator.name) for operator in self.operators)
 
     def operator(self, name: OperatorName | str) -> RecordedOperator | None:
-        """One operator; None when there is none of that name."""
+        """Return one operator; None when there is none of that name."""
         text = str(name)
         at = bisect_left(self.operators, text, key=lambda operator: str(operator.name))
         found = self.operators[at] if at < len(self.operators) else None
         return found if found is not None and str(found.name) == text else None
 
     def overload_order(self, name: str) -> tuple[str, ...]:
-        """The overloads of a name as a call tries them; empty where that was not recorded."""
+        """Return the overloads of a name as a call tries them; empty where that was not recorded."""
         return self.orders.get(name, ())
 
     def __iter__(self) -> Iterator[RecordedOperator]:
@@ -280,7 +280,7 @@ def registry_of(
     fallbacks: Sequence[RecordedFallback] = (),
     imports: Sequence[str] = (),
 ) -> Registry:
-    """A registry of these operators and fallbacks, in whatever order they come.
+    """Return a registry of these operators and fallbacks, in whatever order they come.
 
     Raises:
         ValueError: an operator or the fallback of a key is there twice.
@@ -297,7 +297,7 @@ def registry_of(
 
 
 def find(recorded: Recorded, asked: str = "*", *, keys: Collection[DispatchKey] = ()) -> Iterator[RecordedOperator]:
-    """The operators to which all of this applies, by name.
+    """Return the operators to which all of this applies, by name.
 
     Args:
         recorded: the registry.

@@ -14,7 +14,7 @@ from dispatchlab.registries.stored import StoredRegistry
 
 
 def overlaid_names(one: Recorded, other: Recorded) -> frozenset[str] | None:
-    """The operators in which two registries can differ that stand on one and the same; None when they do not."""
+    """Return the operators in which two registries can differ that stand on one and the same; None when they do not."""
     beneath, over = _split(one)
     other_beneath, other_over = _split(other)
     same = beneath is other_beneath or (
@@ -55,7 +55,7 @@ class Overlay:
         return tuple(sorted({*self.beneath.names, *self.over.names}))
 
     def operator(self, name: OperatorName | str, /) -> RecordedOperator | None:
-        """One operator; None when there is none of that name."""
+        """Return one operator; None when there is none of that name."""
         return self.over.operator(name) or self.beneath.operator(name)
 
     def overload_order(self, name: str, /) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ class Ownership:
     torch: str = ""
 
     def is_own(self, operator: str, key: DispatchKey | None, debug: str) -> bool:
-        """Whether a registration is PyTorch's own.
+        """Return whether a registration is PyTorch's own.
 
         Args:
             operator: the full name of the operator; empty for a backend fallback.
@@ -83,19 +83,19 @@ class Ownership:
         return path.startswith(self.build) and path.removeprefix(self.build).startswith(_SOURCES)
 
     def is_own_kernel(self, operator: RecordedOperator, kernel: RecordedKernel) -> bool:
-        """Whether a kernel of an operator is PyTorch's own."""
+        """Return whether a kernel of an operator is PyTorch's own."""
         return self.is_own(str(operator.name), kernel.key, kernel.debug)
 
     def is_own_fallback(self, fallback: RecordedFallback) -> bool:
-        """Whether a backend fallback is PyTorch's own."""
+        """Return whether a backend fallback is PyTorch's own."""
         return self.is_own("", fallback.key, fallback.debug)
 
     def is_own_operator(self, operator: RecordedOperator) -> bool:
-        """Whether the def and all kernels of an operator are PyTorch's own."""
+        """Return whether the def and all kernels of an operator are PyTorch's own."""
         return self.foreign_part(operator) is None
 
     def foreign_part(self, operator: RecordedOperator) -> RecordedOperator | None:
-        """An operator without what PyTorch itself registered for it; None when nothing is left."""
+        """Return an operator without what PyTorch itself registered for it; None when nothing is left."""
         kernels = with_active(kernel for kernel in operator.kernels if not self.is_own_kernel(operator, kernel))
         if operator.schema is not None and not self.is_own(str(operator.name), None, operator.debug):
             return replace(operator, kernels=kernels)
@@ -104,7 +104,7 @@ class Ownership:
     def without_lazy(
         self, operator: RecordedOperator | None, base: RecordedOperator | None, *, listed: bool = True
     ) -> RecordedOperator | None:
-        """An operator without what PyTorch registered for itself since `base`; None when nothing else is new.
+        """Return an operator without what PyTorch registered for itself since `base`; None when nothing else is new.
 
         Args:
             operator: the operator.
@@ -148,13 +148,13 @@ class Ownership:
 
 
 def ownership_of(recorded: Recorded) -> Ownership:
-    """The ownership of a recorded registry, whose paths start at the package."""
+    """Return the ownership of a recorded registry, whose paths start at the package."""
     known = recorded.operator("aten::relu")
     return Ownership("" if known is None else build_folder(known.debug), torch=recorded.torch)
 
 
 def build_folder(debug: str) -> str:
-    """The folder in which PyTorch was built, from the debug text of the def of `aten::relu`.
+    """Return the folder in which PyTorch was built, from the debug text of the def of `aten::relu`.
 
     >>> build_folder("registered at /home/me/pytorch/build/aten/src/ATen/RegisterSchema.cpp:6")
     '/home/me/pytorch/'
@@ -168,7 +168,7 @@ def build_folder(debug: str) -> str:
 
 
 def with_active(kernels: Iterable[RecordedKernel]) -> tuple[RecordedKernel, ...]:
-    """Kernels in the order of a dump, of each key the first active."""
+    """Return kernels in the order of a dump, of each key the first active."""
     found: list[RecordedKernel] = []
     for kernel in kernels:
         active = not found or found[-1].key is not kernel.key
@@ -181,7 +181,7 @@ def _without_text(kernel: RecordedKernel) -> tuple[object, ...]:
 
 
 def first_use_operators() -> frozenset[str]:
-    """The operators for which PyTorch registers something when a part of it is first used."""
+    """Return the operators for which PyTorch registers something when a part of it is first used."""
     return frozenset(operator for operator, _ in _first_use())
 
 
@@ -199,7 +199,7 @@ def _is_first_use(operator: str, key: DispatchKey | None) -> bool:
 
 @cache
 def _is_listed(operator: str, key: DispatchKey | None, torch: str) -> bool:
-    """Whether PyTorch is known to register this, or to have this namespace to itself."""
+    """Return whether PyTorch is known to register this, or to have this namespace to itself."""
     if not operator:
         return False
     if _is_first_use(operator, key):

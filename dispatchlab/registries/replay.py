@@ -40,7 +40,7 @@ _UNNAMED = OperatorName("", "")
 
 
 def registrations_of(recorded: Recorded) -> Iterator[Registration]:
-    """Every registration of a registry, one by one, the fallbacks first. See Note [What a record does not hold].
+    """Return every registration of a registry, one by one, the fallbacks first. See Note [What a record does not hold].
 
     Where a fallback comes does not matter, and one that comes later touches every operator that is there.
 
@@ -64,7 +64,7 @@ def operator_registrations(operator: RecordedOperator) -> tuple[Def | Impl, ...]
 
 
 def fallback_registration(fallback: RecordedFallback) -> Fallback:
-    """The registration of one fallback."""
+    """Return the registration of one fallback."""
     return Fallback(fallback.key, _FALLTHROUGH if fallback.fallthrough else _BOXED, fallback.debug)
 
 
@@ -113,7 +113,7 @@ class RecordedSchema(FunctionSchema):
 
 
 def schema_of(text: str) -> FunctionSchema:
-    """The schema of a recorded operator, which prints as it was recorded.
+    """Return the schema of a recorded operator, which prints as it was recorded.
 
     Raises:
         ParseError: it cannot be read.
@@ -122,7 +122,7 @@ def schema_of(text: str) -> FunctionSchema:
 
 
 def inferred_of(text: str) -> FunctionSchema:
-    """The inferred schema of a recorded kernel, which has no name and prints as it was recorded.
+    """Return the inferred schema of a recorded kernel, which has no name and prints as it was recorded.
 
     Raises:
         ParseError: it cannot be read.
@@ -152,7 +152,7 @@ def _inferred_or_text(text: str) -> FunctionSchema:
 
 
 def kernel_of(kernel: RecordedKernel) -> Kernel:
-    """A recorded kernel as one that can be registered; nothing is known of its function."""
+    """Return a recorded kernel as one that can be registered; nothing is known of its function."""
     match kernel.flags:
         case KernelFlags.FALLTHROUGH:
             return _FALLTHROUGH

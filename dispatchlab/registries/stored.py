@@ -71,7 +71,7 @@ class _Rows:
         self._text, self._start, self._end = text, start, end
 
     def find(self, name: str) -> Any:
-        """The value of a name; None when there is none."""
+        """Return the value of a name; None when there is none."""
         start, end = self._start, self._end
         while start < end:
             middle = self._text.rfind(b"\n", start, (start + end) // 2) + 1 or start
@@ -152,7 +152,7 @@ class StoredRegistry:
         )
 
     def operator(self, name: OperatorName | str, /) -> RecordedOperator | None:
-        """One operator, for which one line is read; None when there is none of that name.
+        """Return one operator, for which one line is read; None when there is none of that name.
 
         Raises:
             RegistryFileError: the line is damaged.
@@ -177,7 +177,7 @@ class StoredRegistry:
         return StoredPythonLayer(self, missing, not_imported)
 
     def registrations(self, operator: str | None = None) -> tuple[PythonRegistration, ...]:
-        """What Python registered for one operator, or for all of them.
+        """Return what Python registered for one operator, or for all of them.
 
         Raises:
             RegistryFileError: a line is damaged.
@@ -202,15 +202,15 @@ class StoredRegistry:
         return self._checked("its overloads", lambda: {name: tuple(order) for name, order in orders.items()})
 
     def overload_order(self, name: str, /) -> tuple[str, ...]:
-        """The overloads of a name as a call tries them; empty where that was not recorded."""
+        """Return the overloads of a name as a call tries them; empty where that was not recorded."""
         return self.orders.get(name, ())
 
     def is_copy(self, other: StoredRegistry) -> bool:
-        """Whether another file holds the same, so that every operator is equal."""
+        """Return whether another file holds the same, so that every operator is equal."""
         return self._text == other._text
 
     def load(self) -> Registry:
-        """All of it.
+        """Return all of it.
 
         Raises:
             RegistryFileError: a line is damaged.
@@ -239,14 +239,14 @@ class StoredPythonLayer:
         return f"<StoredPythonLayer {self._registry.path}: PyTorch {self.torch}>"
 
     def of(self, operator: str) -> tuple[PythonRegistration, ...]:
-        """What there is for one operator, for which one line is read."""
+        """Return what there is for one operator, for which one line is read."""
         return self._registry.registrations(operator)
 
     def __iter__(self) -> Iterator[PythonRegistration]:
         yield from self._registry.registrations()
 
     def load(self) -> PythonLayerInMemory:
-        """All of it."""
+        """Return all of it."""
         from dispatchlab.model.python_layer import python_layer  # one operator needs none
 
         return python_layer(self.torch, self, self.missing, self.not_imported)
@@ -269,7 +269,7 @@ def _unpacked(data: bytes, path: str) -> bytes:
 
 
 def recording_bytes(recorded: Recorded, layer: PythonLayer | None) -> bytes:
-    """The file of a registry; equal registries give the same bytes. See Note [The file of a registry].
+    """Return the file of a registry; equal registries give the same bytes. See Note [The file of a registry].
 
     Args:
         recorded: the registry.

@@ -31,7 +31,7 @@ class Found(NamedTuple):
 
 
 def scenarios_below(folder: str | os.PathLike[str]) -> Found:
-    """The scenarios below a folder, and the YAML files there that are something else."""
+    """Return the scenarios below a folder, and the YAML files there that are something else."""
     scenarios: list[Path] = []
     others: list[tuple[Path, FileContent]] = []
     for path in sorted(_yaml_files(folder)):
@@ -44,7 +44,7 @@ def scenarios_below(folder: str | os.PathLike[str]) -> Found:
 
 
 def is_scenario_below(path: Path, folder: Path) -> bool:
-    """Whether `scenarios_below` has a file among the scenarios of a folder that it lies in."""
+    """Return whether `scenarios_below` has a file among the scenarios of a folder that it lies in."""
     if path.suffix not in SUFFIXES or any(map(is_left_out, path.relative_to(folder).parts)):
         return False
     found = content_of(path)
@@ -52,7 +52,7 @@ def is_scenario_below(path: Path, folder: Path) -> bool:
 
 
 def is_left_out(name: str) -> bool:
-    """Whether a file or folder of this name is left out of the folder that it lies in."""
+    """Return whether a file or folder of this name is left out of the folder that it lies in."""
     return name.startswith(".")
 
 
@@ -77,7 +77,7 @@ class NoScenarioError(DispatchLabError):
 
 
 def scenario_files(paths: Iterable[str], *, report: Callable[[str], None] | None = None) -> tuple[str, ...]:
-    """The files that are meant: a folder stands for all the scenarios below it, in the order of their paths.
+    """Return the files that are meant: a folder stands for all the scenarios below it, in the order of their paths.
 
     Args:
         paths: files and folders.
@@ -105,7 +105,7 @@ _OTHERS_SHOWN = 3
 
 
 def _others_text(folder: str, others: Sequence[tuple[Path, FileContent]]) -> str:
-    """Which files of a folder are no scenarios, and what they are."""
+    """Return which files of a folder are no scenarios, and what they are."""
     shown = ", ".join(f"{path} is {found}" for path, found in others[:_OTHERS_SHOWN])
     more = f" and {len(others) - _OTHERS_SHOWN} more" if len(others) > _OTHERS_SHOWN else ""
     return f"{len(others)} of the files below {folder} {'is' if len(others) == 1 else 'are'} left out: {shown}{more}"

@@ -152,13 +152,13 @@ def _no_such_registration(node: Node, number: int, count: int) -> Wrong:
 
 
 def order_text(order: tuple[tuple[int, ...], ...]) -> str:
-    """The value of `order` as it is written."""
+    """Return the value of `order` as it is written."""
     chains = [f"[{', '.join(map(str, chain))}]" for chain in shortest(order)]
     return chains[0] if len(chains) == 1 else f"[{', '.join(chains)}]"
 
 
 def module_texts(modules: Iterable[Module]) -> Iterator[tuple[str, list[str]]]:
-    """Each module with its numbers as they are written; those that follow one another are one item."""
+    """Return each module with its numbers as they are written; those that follow one another are one item."""
     for module in modules:
         starts = [0, *(at for at, (one, other) in enumerate(pairwise(module.registrations), 1) if other != one + 1)]
         runs = [module.registrations[a:b] for a, b in pairwise([*starts, len(module.registrations)])]
@@ -298,7 +298,7 @@ def read_scenario(data: bytes | str, context: Context) -> Scenario:
 
 
 def read_as(read: Callable[[Node, Context], T | None], data: bytes | str, context: Context) -> T:
-    """What `read` makes of the content of a file.
+    """Return what `read` makes of the content of a file.
 
     Args:
         read: takes the root of the tree, reports what is wrong to the context, raises `Wrong` where it cannot go on.
@@ -321,7 +321,7 @@ def read_as(read: Callable[[Node, Context], T | None], data: bytes | str, contex
 
 
 def read_bytes(path: str | os.PathLike[str], kind: FileKind) -> bytes:
-    """The content of a file that should be of this kind.
+    """Return the content of a file that should be of this kind.
 
     Raises:
         ScenarioError: there is no such file (with the nearest names), it cannot be read, or it is of another kind.
@@ -402,7 +402,7 @@ def _read(root: Node, context: Context) -> Scenario | None:
 
 
 def _model_of(registry: str | None) -> str | None:
-    """The semantics of the PyTorch that a record was taken on."""
+    """Return the semantics of the PyTorch that a record was taken on."""
     found = _VERSION.match(registry or "")
     return found[0] if found is not None and found[0] in SEMANTICS else None
 
@@ -411,7 +411,7 @@ _VERSION = re.compile(r"torch-[0-9]+\.[0-9]+")
 
 
 def json_schema() -> dict[str, object]:
-    """The schema, draft 2020-12, as a value that `json.dumps` takes.
+    """Return the schema, draft 2020-12, as a value that `json.dumps` takes.
 
     >>> from dispatchlab.scenario import json_schema
     >>> json_schema()["required"]

@@ -119,7 +119,7 @@ def _index(node: Node, context: Context) -> int:
 
 
 def anonymous_schema(node: Scalar, context: Context) -> FunctionSchema:
-    """The schema of a function without a name, `(Tensor _0) -> Tensor _0`; its operator name is empty."""
+    """Return the schema of a function without a name, `(Tensor _0) -> Tensor _0`; its operator name is empty."""
     return parsed(node, _anonymous_parser(context.classes), context, prefix=_PREFIX)
 
 
@@ -378,7 +378,7 @@ class Surroundings:
 
 
 def read_registration(node: Node, around: Surroundings, context: Context) -> Registration | None:
-    """The registration that a node describes; None when it is wrong, after reporting why.
+    """Return the registration that a node describes; None when it is wrong, after reporting why.
 
     Raises:
         Wrong: nothing says which kind of registration it is.
@@ -417,7 +417,7 @@ def read_registration(node: Node, around: Surroundings, context: Context) -> Reg
 
 
 def read_all(nodes: tuple[Node, ...], around: Surroundings, context: Context) -> list[Registration | None]:
-    """The registrations of a list, with None for each wrong one; every problem is reported."""
+    """Return the registrations of a list, with None for each wrong one; every problem is reported."""
     read: list[Registration | None] = []
     for node in nodes:
         try:
@@ -587,6 +587,6 @@ PYTHON = Field(
 
 
 def python_fields(one: PythonRegistration) -> Iterator[tuple[str, str]]:
-    """The fields of a registration as they are written, those alone that say something."""
+    """Return the fields of a registration as they are written, those alone that say something."""
     named = (("registry", one.registry), *((field.name, getattr(one, field.name)) for field in PYTHON_FIELDS))
     return ((name, text) for name, text in named if text)

@@ -90,12 +90,12 @@ class Scenario:
 
 
 def operators_named_by(registrations: Iterable[Registration]) -> tuple[OperatorName, ...]:
-    """The operators that registrations name, each once, in order of appearance."""
+    """Return the operators that registrations name, each once, in order of appearance."""
     return tuple(dict.fromkeys(name for each in registrations for name in operators_of(each)))
 
 
 def registration_names(registrations: Iterable[Registration]) -> tuple[str, ...]:
-    """A name for each registration that survives edits elsewhere in the file: `impl test::foo CPU`.
+    """Return a name for each registration that survives edits elsewhere in the file: `impl test::foo CPU`.
 
     It has no number, no debug text and no schema in it; the second registration of a name gets ` (2)`, and so on.
 
@@ -138,5 +138,5 @@ def _at(key: DispatchKey | None) -> str:
 
 
 def operators_in(scenario: Scenario) -> tuple[OperatorName, ...]:
-    """The operators that a scenario names or observes, each once."""
+    """Return the operators that a scenario names or observes, each once."""
     return tuple(dict.fromkeys((*operators_named_by(scenario.registrations), *scenario.operators)))

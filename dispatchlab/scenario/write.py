@@ -46,7 +46,7 @@ class UnwritableError(DispatchLabError):
 
 
 def scenario_text(scenario: Scenario) -> str:
-    """The scenario as the text of a file; `parse_scenario` makes an equal value of it.
+    """Return the scenario as the text of a file; `parse_scenario` makes an equal value of it.
 
     >>> from dispatchlab import DispatchKey, Impl, Scenario, parse_name, scenario_text
     >>> foo = parse_name("test::foo")
@@ -118,7 +118,7 @@ def _registrations(
 
 
 def _registration(registration: Registration, namespace: str, debug: str | None) -> Lines:
-    """The lines of one registration; a debug text equal to `debug` is left out."""
+    """Return the lines of one registration; a debug text equal to `debug` is left out."""
     match registration:
         case Def():
             yield from _def(registration, namespace)
@@ -198,7 +198,7 @@ def _kernel(kernel: Kernel) -> Lines:
 
 
 def kernel_word(kernel: Kernel) -> str:
-    """A kernel as scenario files have it: `boxed`, an inferred schema, a reference."""
+    """Return a kernel as scenario files have it: `boxed`, an inferred schema, a reference."""
     if kernel.function is not None or kernel.reference is not None:
         return _reference(kernel)
     if kernel.form is KernelForm.UNBOXED and isinstance(kernel.inferred, FunctionSchema):
@@ -213,7 +213,7 @@ def _reference(kernel: Kernel) -> str:
 
 
 def _functions(registrations: Iterable[Registration]) -> dict[str, Callable[..., object] | None]:
-    """The functions behind the kernels by reference, so that reading the text back imports nothing."""
+    """Return the functions behind the kernels by reference, so that reading the text back imports nothing."""
     functions: dict[str, Callable[..., object] | None] = {}
     for registration in registrations:
         match registration:
@@ -225,7 +225,7 @@ def _functions(registrations: Iterable[Registration]) -> dict[str, Callable[...,
 
 
 def _classes_named_by(registrations: Iterable[Registration]) -> tuple[str, ...]:
-    """The custom classes in schemas that are not PyTorch's own, sorted."""
+    """Return the custom classes in schemas that are not PyTorch's own, sorted."""
     found: set[str] = set()
     for schema in _schemas(registrations):
         for argument in (*schema.arguments, *schema.returns):
@@ -275,7 +275,7 @@ def scalar_text(text: str, *, flow: bool = False) -> str:
 
 
 def _escape(character: str) -> str:
-    """The character, escaped where YAML has no such character, and where a terminal would obey it."""
+    """Return the character, escaped where YAML has no such character, and where a terminal would obey it."""
     if character.isprintable() and character not in _ESCAPES and _IN_YAML.match(character):
         return character
     code = ord(character)

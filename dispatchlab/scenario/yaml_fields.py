@@ -54,7 +54,7 @@ class Context:
     classes: frozenset[str] = frozenset()
 
     def location(self, node: Node) -> SourceLocation:
-        """The source location of a node."""
+        """Return the source location of a node."""
         return SourceLocation(self.file, node.line, node.column)
 
     def report(self, wrong: Wrong) -> None:
@@ -108,7 +108,7 @@ class Shape(Generic[T]):
 
 
 def found(node: Node) -> str:
-    """What a node is, for "expected X but found Y"."""
+    """Return what a node is, for "expected X but found Y"."""
     match node:
         case Scalar():
             return "nothing" if node.is_missing else quoted(node.text)
@@ -119,7 +119,7 @@ def found(node: Node) -> str:
 
 
 def expected(wanted: str, node: Node, hint: str = "") -> Wrong:
-    """The problem that a node is something else than `wanted`."""
+    """Return the problem that a node is something else than `wanted`."""
     missing = isinstance(node, Scalar) and node.is_missing
     rule = FieldRule.NO_VALUE if missing else FieldRule.WRONG_VALUE
     return Wrong(node, f"expected {wanted} but found {found(node)}", hint, rule=rule)
@@ -132,14 +132,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def scalar(node: Node, wanted: str) -> Scalar:
-    """The node, when there is text in it."""
+    """Return the node, when there is text in it."""
     if not isinstance(node, Scalar) or node.is_missing:
         raise expected(wanted, node)
     return node
 
 
 def at_error(node: Scalar, error: ParseError, shift: int = 0) -> Wrong:
-    """The problem of text that did not parse, at the character where the trouble starts.
+    """Return the problem of text that did not parse, at the character where the trouble starts.
 
     Args:
         node: where the text stands.
@@ -151,7 +151,7 @@ def at_error(node: Scalar, error: ParseError, shift: int = 0) -> Wrong:
 
 
 def parsed(node: Scalar, parse: Callable[[str], T], context: Context, *, prefix: str = "") -> T:
-    """What `parse` makes of the node's text with `prefix` in front; equal texts of a file are parsed once.
+    """Return what `parse` makes of the node's text with `prefix` in front; equal texts of a file are parsed once.
 
     Raises:
         Wrong: with the column inside the text.
@@ -167,7 +167,7 @@ def parsed(node: Scalar, parse: Callable[[str], T], context: Context, *, prefix:
 
 
 def one_of(wanted: str, values: MappingType[str, T], *, schema: JsonSchema | None = None) -> Shape[T]:
-    """One of a few texts, each with its value.
+    """Return one of a few texts, each with its value.
 
     Args:
         wanted: what messages call it.
@@ -185,7 +185,7 @@ def one_of(wanted: str, values: MappingType[str, T], *, schema: JsonSchema | Non
 
 
 def list_of(item: Shape[T], wanted: str, *, empty: bool = False) -> Shape[tuple[T, ...]]:
-    """A list of one shape.
+    """Return a list of one shape.
 
     Args:
         item: the shape of each item.
@@ -223,7 +223,7 @@ NODE: Shape[Node] = Shape("a value", lambda node, context: node, {})
 
 
 def text_node(wanted: str) -> Shape[Scalar]:
-    """A text with where it stands, for what reads on inside of it."""
+    """Return a text with where it stands, for what reads on inside of it."""
     return Shape(wanted, lambda node, context: scalar(node, wanted), {"type": ["string", "number", "boolean"]})
 
 
@@ -279,7 +279,7 @@ class Table:
         }
 
     def field(self, name: str) -> Field[Any] | None:
-        """The field with this name."""
+        """Return the field with this name."""
         return self._by_name.get(name)
 
 
@@ -331,7 +331,7 @@ class Entry:
     @overload
     def get(self, field: Field[T], default: D) -> T | D: ...
     def get(self, field: Field[T], default: object = None) -> object:
-        """The value of a field; the default when it is not there or wrong."""
+        """Return the value of a field; the default when it is not there or wrong."""
         return self._values.get(field.name, default)
 
     def __getitem__(self, field: Field[T]) -> T:
@@ -343,7 +343,7 @@ class Entry:
         return field.name in self._nodes
 
     def node_of(self, field: Field[Any]) -> Node:
-        """Where a field's value stands; the whole mapping when the field is not there."""
+        """Return where a field's value stands; the whole mapping when the field is not there."""
         return self._nodes.get(field.name, self.node)
 
 

@@ -67,7 +67,7 @@ class YamlError(DispatchLabError):
 
 
 def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """The problems in the order of the file, each once."""
+    """Return the problems in the order of the file, each once."""
 
     def position(problem: Problem) -> tuple[int, int]:
         where = problem.where
@@ -77,7 +77,7 @@ def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 
 def quoted(text: str) -> str:
-    """The text as one printable line in quotes, shortened when it is long."""
+    """Return the text as one printable line in quotes, shortened when it is long."""
     return repr(text if len(text) <= SHOWN else text[: SHOWN - 3] + "...")
 
 
@@ -135,7 +135,7 @@ Node: TypeAlias = Scalar | Listing | Mapping
 
 
 def compose(data: bytes | str, file: str) -> Node:
-    """The tree of a file with one YAML document.
+    """Return the tree of a file with one YAML document.
 
     Args:
         data: the content of the file.

@@ -24,7 +24,7 @@ JSON_VERSION = 4
 
 
 def json_text(value: object, *, indent: int | None = None) -> str:
-    """An object as text that ends its line, with the version of its fields in front.
+    """Return an object as text that ends its line, with the version of its fields in front.
 
     Args:
         value: a dataclass or a mapping.
@@ -52,13 +52,13 @@ _FRAMES = 8000
 
 
 def plain_json_text(value: object, *, indent: int | None = None) -> str:
-    """The same for JSON of another format, which has a version of its own."""
+    """Return the same for JSON of another format, which has a version of its own."""
     return json_document(value, indent=indent) + "\n"
 
 
 @singledispatch
 def as_json(value: object) -> object:
-    """The value as `json.dumps` takes it."""
+    """Return the value as `json.dumps` takes it."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):
@@ -71,7 +71,7 @@ def as_json(value: object) -> object:
 
 
 def fields_of(value: object, *, without: Collection[str] = (), **other: object) -> dict[str, object]:
-    """The fields of a dataclass.
+    """Return the fields of a dataclass.
 
     Args:
         value: the dataclass.

@@ -51,7 +51,7 @@ REASON_MOODS: Mapping[Provenance, Mood] = {
 
 
 def key_mood(key: str) -> Mood:
-    """The mood of a kernel that runs for no key: that of the reason for which it would."""
+    """Return the mood of a kernel that runs for no key: that of the reason for which it would."""
     if key.startswith("Composite"):
         return "composite"
     return "autograd" if key == "Autograd" else "kernel"
@@ -323,7 +323,7 @@ def part(
     marked: Iterable[int] = (),
     most: int | None = None,
 ) -> tuple[Section, ...]:
-    """A section that is a table; nothing where it has no rows.
+    """Return a section that is a table; nothing where it has no rows.
 
     Args:
         title: what its rows are.

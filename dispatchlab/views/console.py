@@ -20,7 +20,7 @@ class _PlainTextConsole(Console):
     """A console that draws control characters in texts spelled out; those that it makes itself stay."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """The segments of what is drawn."""
+        """Return the segments of what is drawn."""
         for segment in super().render(renderable, options):
             if segment.control or segment.text.isprintable():
                 yield segment
@@ -51,5 +51,5 @@ def console(stream: TextIO, *, color: bool = True, forced: bool = False) -> Cons
 
 
 def plain(text: str, style: str = "") -> Text:
-    """A user's text as it is, with control characters spelled out."""
+    """Return a user's text as it is, with control characters spelled out."""
     return Text(printable(text), style=style)

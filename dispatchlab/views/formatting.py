@@ -12,7 +12,7 @@ _CHUNK = 10**4000  # below the limit of digits that Python converts in one go
 
 
 def digits(number: int) -> str:
-    """All digits of a number that is not negative; Python itself refuses more than 4,300 of them."""
+    """Return all digits of a number that is not negative; Python itself refuses more than 4,300 of them."""
     chunks: list[str] = []
     while number >= _CHUNK:
         number, low = divmod(number, _CHUNK)
@@ -57,7 +57,7 @@ def first_of(names: Sequence[object], most: int, noun: str = "") -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration in the unit that suits it: `0.42 ms`, `2.8 s`, `12 min 5 s`."""
+    """Return a duration in the unit that suits it: `0.42 ms`, `2.8 s`, `12 min 5 s`."""
     if value < 1:
         return f"{value * 1000:.3g} ms"
     if value < 60:
@@ -78,7 +78,7 @@ _FAMILY_OF = {key: name for name, family in _FAMILIES.items() for key in family}
 
 
 def key_names(keys: Sequence[str]) -> list[str]:
-    """Keys in few phrases. A functionality whose backends are there for the greater part is one phrase.
+    """Return keys in few phrases. A functionality whose backends are there for the greater part is one phrase.
 
     >>> key_names(["Undefined", *BACKENDS, "FPGA"])
     ['Undefined', 'every backend', 'FPGA']

@@ -25,7 +25,7 @@ def markdown_of(blocks: Iterable[b.Block]) -> str:
 
 
 def _parts(blocks: Iterable[b.Block]) -> Iterator[str]:
-    """The blocks before the first section, then each section."""
+    """Return the blocks before the first section, then each section."""
     lead: list[b.Block] = []
     for block in blocks:
         if not isinstance(block, b.Section):
@@ -41,7 +41,7 @@ def _parts(blocks: Iterable[b.Block]) -> Iterator[str]:
 
 
 def _fenced(blocks: Iterable[b.Block]) -> str:
-    """The text of blocks, in a fence that is longer than any in it."""
+    """Return the text of blocks, in a fence that is longer than any in it."""
     rows = text_of(blocks).rstrip().split("\n")
     more = [f"... and {len(rows) - _MOST_ROWS:,} more lines"] * (len(rows) > _MOST_ROWS)
     text = "\n".join((*rows[:_MOST_ROWS], *more))
@@ -56,7 +56,7 @@ _ENTITIES = str.maketrans({"&": "&amp;", "@": "&#64;"})
 
 
 def _escaped(text: str) -> str:
-    """A text whose characters mean nothing to Markdown or HTML."""
+    """Return a text whose characters mean nothing to Markdown or HTML."""
     one_line = " ".join(printable(text).split("\n"))
     escaped = _SPECIAL.sub(r"\\\g<0>", one_line).translate(_ENTITIES)
     return _AT_THE_START.sub(r"\1\\\2", _AT_THE_END.sub(r"\1\\\2", escaped))

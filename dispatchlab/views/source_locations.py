@@ -32,7 +32,7 @@ _LINE = re.compile(r":[0-9]+(?= )")
 
 
 def fallback_of_file(entry: str) -> str:
-    """A row of a table; of a backend fallback without its line, as one file has a line for each backend."""
+    """Return a row of a table; of a backend fallback without its line, as one file has a line for each backend."""
     return _LINE.sub("", short_debug(entry)) if entry.endswith(_FALLBACK) else entry
 
 
@@ -58,27 +58,27 @@ class Located:
 
 @lru_cache(maxsize=1 << 14)  # a registry names few files, each many times
 def located(debug: str) -> tuple[Located, ...]:
-    """The words and source locations of a debug text, without `registered at`."""
+    """Return the words and source locations of a debug text, without `registered at`."""
     return tuple(map(_located, debug.removeprefix(_AT).split()))
 
 
 def short_debug(debug: str) -> str:
-    """A debug text, or a sentence with one, without `registered at` and the folders of a build."""
+    """Return a debug text, or a sentence with one, without `registered at` and the folders of a build."""
     return " ".join(piece.text for piece in located(printable(debug.replace(_AT, "", 1))))
 
 
 def short_paths(sentence: str) -> str:
-    """A sentence in which source locations stand without `registered at` and the folders of a build."""
+    """Return a sentence in which source locations stand without `registered at` and the folders of a build."""
     return _BUILD.sub("", _AT_A_PATH.sub("", sentence))
 
 
 def held(row: str) -> str:
-    """What a slot holds, as a row of a table says it."""
+    """Return what a slot holds, as a row of a table says it."""
     return short_debug(row) or NO_KERNEL
 
 
 def is_pytorch(debug: str) -> bool:
-    """Whether a debug text names a file of PyTorch's."""
+    """Return whether a debug text names a file of PyTorch's."""
     return any(piece.is_pytorch for piece in located(debug)[:1])
 
 
@@ -102,7 +102,7 @@ def _shown_path(path: str) -> str:
 
 
 def link_of(piece: Located, torch: str) -> str:
-    """An address to open a source location at; empty when there is none that is known to lead there.
+    """Return an address to open a source location at; empty when there is none that is known to lead there.
 
     Files that a build of PyTorch generates are in no repository.
 

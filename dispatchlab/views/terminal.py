@@ -171,7 +171,7 @@ class _Page:
 
 
 def _wrapped(content: Text, width: int, *, taken: int = 0) -> list[Text]:
-    """The lines of a text, which end between words alone; of the first one some is taken."""
+    """Return the lines of a text, which end between words alone; of the first one some is taken."""
     begins: list[int] = []
     start = 0
     for word in _WORD.finditer(content.plain):

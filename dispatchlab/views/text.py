@@ -33,7 +33,7 @@ def plain(content: b.Inline) -> str:
 
 
 def rows_of(blocks: Iterable[b.Block], *, whole: bool = True) -> Iterator[str]:
-    """The rows of text, without their line feeds."""
+    """Return the rows of text, without their line feeds."""
     for block in blocks:
         yield from _rows(block, whole=whole)
 
@@ -76,7 +76,7 @@ _USUAL = 32  # a longer text takes more than its column
 
 
 def table_lines(table: b.Table, *, whole: bool = True) -> Iterator[b.Line]:
-    """A table as lines: short columns beside one another, and what is long below its row.
+    """Return a table as lines: short columns beside one another, and what is long below its row.
 
     Args:
         table: the table.
@@ -111,7 +111,7 @@ def table_lines(table: b.Table, *, whole: bool = True) -> Iterator[b.Line]:
 
 
 def _length(content: b.Inline) -> int:
-    """How long a text is on a terminal, which shortens sources."""
+    """Return how long a text is on a terminal, which shortens sources."""
     match content:
         case b.Span(kind="source"):
             from dispatchlab.views.source_locations import short_debug
@@ -130,7 +130,7 @@ def _columns(texts: list[b.Inline], widths: list[int], mood: b.Mood = "") -> b.L
 
 
 def _cell_lines(cell: b.Inline | int | b.Cell, *, whole: bool) -> tuple[b.Inline, ...]:
-    """What a cell shows, a line each."""
+    """Return what a cell shows, a line each."""
     content = cell.content if isinstance(cell, b.Cell) else cell
     match content:
         case int():
@@ -144,7 +144,7 @@ def _cell_lines(cell: b.Inline | int | b.Cell, *, whole: bool) -> tuple[b.Inline
 
 
 def value_text(value: b.Inline | int) -> str:
-    """A fact's value as text."""
+    """Return a fact's value as text."""
     return f"{value:,}" if isinstance(value, int) else plain(value)
 
 

@@ -45,7 +45,7 @@ _NAMES |= {"SymBool": "c10::SymBool"}
 
 
 def _value(type_: Type, *, symint: bool) -> str | None:
-    """The type of what is passed by value wherever it stands; None for tensors, scalars and most lists."""
+    """Return the type of what is passed by value wherever it stands; None for tensors, scalars and most lists."""
     match type_:
         case Simple("Tensor" | "Scalar"):
             return None
@@ -150,7 +150,7 @@ _DEFAULTS |= {"contiguous_format": "c10::MemoryFormat::Contiguous", "long": "at:
 
 
 def _default(text: str, type_: Type, *, symint: bool) -> str:
-    """A default of the file as C++."""
+    """Return a default of the file as C++."""
     match type_:
         case OptionalType(Simple("Tensor")) if text == "None":
             return "{}"
@@ -180,13 +180,13 @@ class CppFunction:
             self.written[name] = (type_, default if equals else None)
 
     def default(self, argument: Argument) -> str | None:
-        """The text of the default, when the argument has one."""
+        """Return the text of the default, when the argument has one."""
         if argument.default is None:
             return None
         return self.written.get(argument.name, ("", None))[1] or str(argument.default.value)
 
     def type(self, argument: Argument) -> Type:
-        """The type of an argument."""
+        """Return the type of an argument."""
         return Simple("DeviceIndex") if self.written.get(argument.name, ("",))[0] == "DeviceIndex" else argument.type
 
     def __str__(self) -> str:
@@ -203,19 +203,19 @@ class CppFunction:
         return source_text(replace(self.schema, arguments=tuple(arguments)))
 
     def style(self, *, symint: bool, native: bool = False) -> _Style:
-        """How its types are written."""
+        """Return how its types are written."""
         function = self.function
         return _Style(symint, function.use_const_ref_for_mutable_tensors, function.in_structured_group, native)
 
     def bind(self, argument: Argument, style: _Style, *, default: bool) -> Binding:
-        """A parameter."""
+        """Return a parameter."""
         text = self.default(argument) if default else None
         type_ = self.type(argument)
         cpp = style.argument(type_, written=argument.is_written)
         return Binding(cpp, argument.name, None if text is None else _default(text, type_, symint=style.symint))
 
     def dispatcher_arguments(self) -> list[Binding]:
-        """The parameters of at::_ops::name::call."""
+        """Return the parameters of at::_ops::name::call."""
         style, parts = self.style(symint=True), self.function.parts
         return [self.bind(one, style, default=False) for one in (*parts.inputs, *parts.outs)]
 
@@ -256,7 +256,7 @@ class _Signature(NamedTuple):
         return f"{result} {self.name(symint_suffix=symint_suffix)}({joined(self.arguments())})"
 
     def passed_on(self) -> str:
-        """The arguments of the call of at::_ops, made of those of the function."""
+        """Return the arguments of the call of at::_ops, made of those of the function."""
         options = {one.name for one in self.of.function.parts.options} if not self.faithful else set()
         given = {one.name: one.type for one in self.arguments()}
         return ", ".join(_passed(one, given, options) for one in self.of.dispatcher_arguments())
@@ -291,7 +291,7 @@ def _passed(wanted: Binding, given: Mapping[str, str], options: Collection[str])
 
 
 def function_declarations(function: NativeFunction) -> str:
-    """What Functions.h has of a function: each form of it, inline, which calls at::_ops."""
+    """Return what Functions.h has of a function: each form of it, inline, which calls at::_ops."""
     of = CppFunction(function)
     forms = (False, True) if function.parts.options or function.parts.outs else (False,)
     lines = []
@@ -315,7 +315,7 @@ def function_declarations(function: NativeFunction) -> str:
 
 
 def operator_declaration(function: NativeFunction) -> str:
-    """What Operators.h has of a function: the class in at::_ops."""
+    """Return what Operators.h has of a function: the class in at::_ops."""
     of = CppFunction(function)
     result, arguments = of.style(symint=True).results(of.schema.returns), of.dispatcher_arguments()
     return f"""\
@@ -332,7 +332,7 @@ struct TORCH_API {function.flat_name} {{
 
 
 def schema_registrations(functions: Iterable[NativeFunction]) -> Iterator[str]:
-    """A `m.def` for each function; lists of tags that several have are declared by the first."""
+    """Return a `m.def` for each function; lists of tags that several have are declared by the first."""
     known: dict[str, int] = {}
     for function in functions:
         tags = ", ".join(f"at::Tag::{tag}" for tag in sorted(function.tags))
@@ -357,7 +357,7 @@ def joined(parameters: Iterable[object]) -> str:
 
 
 def kernel_declarations(group: FunctionGroup | NativeFunction, key: DispatchKey) -> list[str]:
-    """What NativeFunctions.h has of the kernels of a group, or of a function alone, at a key."""
+    """Return what NativeFunctions.h has of the kernels of a group, or of a function alone, at a key."""
     if isinstance(group, NativeFunction):
         kernel = group.kernel_at(key)
         return [] if kernel is None else [_kernel_declaration(group, kernel)]
@@ -390,7 +390,7 @@ def _native_option(name: str, *, default: bool) -> Binding:
 
 
 def meta_declaration(group: FunctionGroup) -> str:
-    """What NativeMetaFunctions.h has of a structured group: the class of its meta function."""
+    """Return what NativeMetaFunctions.h has of a structured group: the class of its meta function."""
     out, inputs = group.out, group.functional.parts.inputs
     arguments = joined(Binding(_structured_type(one.type), one.name) for one in inputs)
     values = out.precomputed.values if out.precomputed else ()
@@ -404,7 +404,7 @@ def meta_declaration(group: FunctionGroup) -> str:
 
 
 def _precompute_struct(values: Sequence[Precomputed]) -> str:
-    """The class of what meta hands to impl: each value can be set once, which its template parameters keep."""
+    """Return the class of what meta hands to impl: each value can be set once, which its template parameters keep."""
     names = [one.name.upper() for one in values]
     types = [re.sub(r"^const | &$", "", _structured_type(one.type)) for one in values]
     setters = ""
@@ -428,7 +428,7 @@ def _precompute_struct(values: Sequence[Precomputed]) -> str:
 
 
 def cpp_files(natives: NativeFunctions, *, file: str, only: Collection[OperatorName]) -> dict[str, str]:
-    """The five files, without what their templates include.
+    """Return the five files, without what their templates include.
 
     Args:
         natives: the functions.
@@ -461,12 +461,12 @@ def cpp_files(natives: NativeFunctions, *, file: str, only: Collection[OperatorN
 
 
 def cpp_mark(file: str) -> str:
-    """The first line of every file."""
+    """Return the first line of every file."""
     return f"// Generated by `dispatchlab codegen --cpp` from {file}; change that file and generate this one again."
 
 
 def within_namespace(namespace: str, text: str) -> str:
-    """The text in a C++ namespace, which may be nested: `torch::lazy`."""
+    """Return the text in a C++ namespace, which may be nested: `torch::lazy`."""
     names = namespace.split("::")
     opened = "\n".join(f"namespace {name} {{" for name in names)
     closed = "\n".join(f"}} // namespace {name}" for name in reversed(names))

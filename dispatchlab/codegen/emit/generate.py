@@ -23,7 +23,7 @@ from dispatchlab.scenario.write import scenario_text
 
 
 def scenario_of(generated: GeneratedGroup, file: str) -> Scenario:
-    """What the module of the group registers, library by library.
+    """Return what the module of the group registers, library by library.
 
     Args:
         generated: what is generated.
@@ -45,7 +45,7 @@ def scenario_of(generated: GeneratedGroup, file: str) -> Scenario:
 
 
 def group_scenario_text(generated: GeneratedGroup, file: str) -> str:
-    """The same as the text of a file."""
+    """Return the same as the text of a file."""
     return f"{mark(file)}\n{scenario_text(scenario_of(generated, file))}"
 
 
@@ -91,7 +91,7 @@ class NoSuchGroupError(DispatchLabError):
 def generated_files(
     natives: NativeFunctions, *, file: str, only: Sequence[str] = (), beside: Iterable[str] = ()
 ) -> dict[str, str]:
-    """The text of every file by its name, in the order of the source file, the index last.
+    """Return the text of every file by its name, in the order of the source file, the index last.
 
     Args:
         natives: the content of the source file.
@@ -113,7 +113,7 @@ def generated_files(
 
 
 def generated_modules(natives: NativeFunctions, *, file: str) -> Mapping[str, ModuleType]:
-    """The modules of structured groups by name, loaded without files and ready to `register`.
+    """Return the modules of structured groups by name, loaded without files and ready to `register`.
 
     Args:
         natives: the content of the source file.
@@ -135,7 +135,7 @@ def _loaded(name: str, text: str) -> ModuleType:
 
 
 def chosen_groups(natives: NativeFunctions, only: Sequence[str]) -> tuple[FunctionGroup, ...]:
-    """The structured groups that `only` names, in the order of the file."""
+    """Return the structured groups that `only` names, in the order of the file."""
     if not only:
         return natives.structured_groups
     found: dict[FunctionGroup, None] = {}
@@ -200,7 +200,7 @@ def write_files(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def differing(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of the files that are not in the folder, or not with this text."""
+    """Return the names of the files that are not in the folder, or not with this text."""
     return tuple(name for name, text in files.items() if not _is_there(folder / name, text))
 
 
@@ -210,7 +210,7 @@ def generated_before(folder: Path, first_line: str) -> tuple[str, ...]:
 
 
 def _first_line(path: Path) -> bytes | None:
-    """None for what is no regular file, which could be read for ever."""
+    """Return none for what is no regular file, which could be read for ever."""
     try:
         if not path.is_file():
             return None

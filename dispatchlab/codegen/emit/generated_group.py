@@ -126,7 +126,7 @@ class GeneratedGroup:
 
 
 def impl_arguments(out: NativeFunction) -> tuple[Argument | Precomputed, ...]:
-    """What impl takes: the arguments, some of them replaced by what meta computed, and the outputs."""
+    """Return what impl takes: the arguments, some of them replaced by what meta computed, and the outputs."""
     replaced = {} if out.precomputed is None else dict(out.precomputed.replace)
     found: list[Argument | Precomputed] = []
     for argument in out.parts.inputs:
@@ -135,7 +135,7 @@ def impl_arguments(out: NativeFunction) -> tuple[Argument | Precomputed, ...]:
 
 
 def generated_group(group: FunctionGroup) -> GeneratedGroup:
-    """What is generated for a structured group."""
+    """Return what is generated for a structured group."""
     name = python_name(group.functional.flat_name)
     meta_class = f"structured_{name}"
     out = group.out
@@ -195,13 +195,13 @@ def _checks(key: DispatchKey, function: NativeFunction) -> bool:
 
 
 def checked_arguments(function: NativeFunction) -> tuple[Argument, ...]:
-    """The tensors that a device check looks at, in its order."""
+    """Return the tensors that a device check looks at, in its order."""
     parts = function.parts
     return tuple(one for one in (*parts.outs, *parts.positional) if is_tensor_like(one.type))
 
 
 def comes_from(kernel: BackendKernel) -> str:
-    """Where upstream has the kernel: its C++ name with the namespace, unless that is the usual one."""
+    """Return where upstream has the kernel: its C++ name with the namespace, unless that is the usual one."""
     return kernel.name if kernel.namespace == NATIVE_NAMESPACE else f"{kernel.namespace}::{kernel.name}"
 
 
@@ -209,7 +209,7 @@ _TAKEN = frozenset(("op", "kernels", "precompute"))
 
 
 def python_name(name: str) -> str:
-    """The name, with one more underscore behind it where Python or generated code has taken it.
+    """Return the name, with one more underscore behind it where Python or generated code has taken it.
 
     `op` becomes `op_` and `op_` becomes `op__`: different names stay different.
     """

@@ -43,13 +43,13 @@ def bracketed(
 
 
 def indented(lines: Iterable[str], depth: int = 1) -> Iterator[str]:
-    """The lines, `depth` levels further in."""
+    """Return the lines, `depth` levels further in."""
     for line in lines:
         yield f"{INDENT * depth}{line}" if line else ""
 
 
 def calls_by_hand(comment: str, calls: Mapping[str, str]) -> Iterator[str]:
-    """The table `BY_HAND` of a generated module: what is handed to it, and how it is called.
+    """Return the table `BY_HAND` of a generated module: what is handed to it, and how it is called.
 
     Args:
         comment: what stands above it.
@@ -69,7 +69,7 @@ def calls_by_hand(comment: str, calls: Mapping[str, str]) -> Iterator[str]:
 
 
 def long_text(text: str, *, indent: int, tail: str = "") -> Iterator[str]:
-    """The text as a literal, or as several that Python puts together where it is too long for a line."""
+    """Return the text as a literal, or as several that Python puts together where it is too long for a line."""
     room = WIDTH - len(INDENT) * indent - 2
     pieces = []
     if len(text_literal(text)) + len(INDENT) * indent + len(tail) <= WIDTH:
@@ -83,7 +83,7 @@ def long_text(text: str, *, indent: int, tail: str = "") -> Iterator[str]:
 
 
 def text_literal(text: str) -> str:
-    """The text as a Python literal, in double quotes unless it has some itself."""
+    """Return the text as a Python literal, in double quotes unless it has some itself."""
     quoted = repr(text)
     if quoted.startswith('"') or '"' in text:
         return quoted
@@ -91,7 +91,7 @@ def text_literal(text: str) -> str:
 
 
 def banner(text: str) -> Iterator[str]:
-    """The line above a section, and two empty ones."""
+    """Return the line above a section, and two empty ones."""
     yield f"# -- {text}"
     yield ""
     yield ""
@@ -101,7 +101,7 @@ def register_source(
     defs: Sequence[tuple[NativeFunction, Iterable[str]]],
     libraries: Iterable[tuple[DispatchKey, Iterable[tuple[NativeFunction, Iterable[str]]]]],
 ) -> Iterator[str]:
-    """The function `register` of a generated module.
+    """Return the function `register` of a generated module.
 
     Args:
         defs: the functions, each with the lines of its debug text.
@@ -131,7 +131,7 @@ def register_source(
 
 
 def python_names(arguments: Iterable[Argument | Precomputed]) -> list[str]:
-    """What arguments are called in a call."""
+    """Return what arguments are called in a call."""
     return [python_name(argument.name) for argument in arguments]
 
 
@@ -141,7 +141,7 @@ def python_parameters(arguments: Iterable[Argument | Precomputed]) -> list[str]:
 
 
 def annotation(type_: Type) -> str:
-    """The type as an annotation from which the same type is inferred, but for the size of a list."""
+    """Return the type as an annotation from which the same type is inferred, but for the size of a list."""
     match type_:
         case OptionalType(element):
             return f"{annotation(element)} | None"

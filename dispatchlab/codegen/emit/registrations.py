@@ -92,7 +92,7 @@ class GeneratedKernel:
 
 
 def _shard(key: str, count: int) -> int:
-    """The number of the file among `count`. Source: `string_stable_hash` in torchgen/utils.py."""
+    """Return the number of the file among `count`. Source: `string_stable_hash` in torchgen/utils.py."""
     return int.from_bytes(hashlib.sha1(key.encode("latin1"), usedforsecurity=False).digest(), "little") % count
 
 
@@ -110,7 +110,7 @@ class FunctionRegistrations:
 
 
 def registrations_of(natives: NativeFunctions) -> tuple[FunctionRegistrations, ...]:
-    """What is generated for each function, in the order of the file."""
+    """Return what is generated for each function, in the order of the file."""
     found: dict[OperatorName, list[GeneratedKernel]] = {function.name: [] for function in natives.functions}
     for kernels in (
         _backends(natives),
@@ -141,7 +141,7 @@ class LeftOut:
 
 
 def left_out(natives: NativeFunctions) -> tuple[LeftOut, ...]:
-    """What is not generated for functions of the file, reason by reason."""
+    """Return what is not generated for functions of the file, reason by reason."""
     functions = natives.functions
     refused = _without_variant(natives)
     found = [
@@ -258,7 +258,7 @@ def _backend_select(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
 
 
 def _is_factory(function: NativeFunction) -> bool:
-    """Whether dtype, layout and device decide which backend a call goes to. Source: `needs_backend_select`."""
+    """Return whether dtype, layout and device decide which backend a call goes to. Source: `needs_backend_select`."""
     name = function.name.name
     return bool(function.parts.options) and not (name.endswith("_like") or name.startswith("new_"))
 
@@ -299,7 +299,7 @@ def _functionalized_writes(group: FunctionGroup) -> Iterator[GeneratedKernel]:
 
 
 def _functionalize(function: NativeFunction, *, replaced: bool) -> Iterator[GeneratedKernel]:
-    """The kernel of a write or a view; `replaced` says that another operator writes nothing, or gives a copy."""
+    """Return the kernel of a write or a view; `replaced` says that another operator writes nothing, or gives a copy."""
     composite, key, part = function.kernel_at(_IMPLICIT), DispatchKey.Functionalize, Part.FUNCTIONALIZATION
     if composite is not None:
         # NB: the kernel is registered as it is, and takes plain integers unless its name says otherwise

@@ -15,7 +15,7 @@ from dispatchlab.codegen.kernels import matrices, pointwise, reductions
 
 
 def by_name() -> SimpleNamespace:
-    """All functions by name, as `register` of a generated module takes them."""
+    """Return all functions by name, as `register` of a generated module takes them."""
     found: dict[str, object] = {}
     for module in (pointwise, reductions, matrices):
         found |= {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}

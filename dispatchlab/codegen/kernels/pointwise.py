@@ -20,7 +20,7 @@ Op: TypeAlias = TensorIteratorBase
 
 
 def _wide(elements: Array) -> Array:
-    """The elements in the dtype that kernels compute in: half precision in single."""
+    """Return the elements in the dtype that kernels compute in: half precision in single."""
     return elements.astype(np.float32) if elements.dtype == np.float16 else elements
 
 
@@ -58,7 +58,7 @@ sub_out = _scaling_impl(np.subtract)
 
 
 def _impl(function: Callable[..., Array]) -> Callable[..., None]:
-    """The impl of a function that takes the inputs alone."""
+    """Return the impl of a function that takes the inputs alone."""
 
     def impl(op: Op, *arguments: Tensor) -> None:
         with np.errstate(all="ignore"):

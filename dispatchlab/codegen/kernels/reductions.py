@@ -19,7 +19,7 @@ from dispatchlab.lab.kernels import reduced, refused, sum_dtype
 
 
 def _wrapped(dim: int, rank: int) -> int:
-    """The dimension counted from 0; one without dimensions counts as having one."""
+    """Return the dimension counted from 0; one without dimensions counts as having one."""
     low, high = -max(rank, 1), max(rank, 1) - 1
     if not low <= dim <= high:
         raise refused(f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})")
@@ -27,7 +27,7 @@ def _wrapped(dim: int, rank: int) -> int:
 
 
 def _dims(dims: Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    """The dimensions to take away; none given means all."""
+    """Return the dimensions to take away; none given means all."""
     if not dims:
         return tuple(range(rank))
     found: list[int] = []

@@ -45,7 +45,7 @@ _IMPLICIT = frozenset((DispatchKey.CompositeImplicitAutograd, DispatchKey.Compos
 
 
 def read_entry(fields: Fields, tags: frozenset[str]) -> NativeFunction | None:
-    """The function of one entry; None when its schema cannot be read. Problems go to `fields`."""
+    """Return the function of one entry; None when its schema cannot be read. Problems go to `fields`."""
     node = fields.func
     schema = _schema(fields, node)
     if schema is None:
@@ -170,7 +170,7 @@ def _delegate(fields: Fields, schema: FunctionSchema) -> OperatorName | None:
 
 
 def _bare(fields: Fields, field: Field[Scalar]) -> Scalar | None:
-    """The text of a field that is a name without a namespace."""
+    """Return the text of a field that is a name without a namespace."""
     node = fields.get(field)
     if node is not None and "::" in node.text:
         message = f"{field.name} is {quoted(node.text)}, with a namespace"

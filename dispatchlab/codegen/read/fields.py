@@ -28,7 +28,7 @@ _FALSE = frozenset(("no", "No", "NO", "false", "False", "FALSE", "off", "Off", "
 
 
 def is_boolean(text: str) -> bool:
-    """Whether YAML 1.1 takes the plain text for a boolean."""
+    """Return whether YAML 1.1 takes the plain text for a boolean."""
     return text in _TRUE or text in _FALSE
 
 
@@ -43,7 +43,7 @@ FLAG = Shape("True or False", _read_flag, {"type": "boolean"})
 
 
 def _word(wanted: str) -> Shape[str]:
-    """A text of one word, which YAML does not take for a boolean."""
+    """Return a text of one word, which YAML does not take for a boolean."""
 
     def read(node: Node, context: Context) -> str:
         found = scalar(node, wanted)
@@ -55,7 +55,7 @@ def _word(wanted: str) -> Shape[str]:
 
 
 def texts(wanted: str, *, single: bool = False) -> Shape[tuple[Scalar, ...]]:
-    """The texts of a list; with `single`, a text alone counts as a list of one."""
+    """Return the texts of a list; with `single`, a text alone counts as a list of one."""
 
     def read(node: Node, context: Context) -> tuple[Scalar, ...]:
         if isinstance(node, Scalar) and single:
@@ -121,11 +121,11 @@ class Fields(Entry):
     func: Scalar
 
     def node_of(self, field: Field[Any]) -> Node:
-        """Where the value of a field stands; the schema when the field is not there."""
+        """Return where the value of a field stands; the schema when the field is not there."""
         return super().node_of(field) if field in self else self.func
 
     def location(self, node: Node) -> SourceLocation:
-        """The source location of a node."""
+        """Return the source location of a node."""
         return self.context.location(node)
 
     def report(self, rule: Rule, node: Node, message: str, hint: str = "", *, column: int | None = None) -> None:
@@ -137,7 +137,7 @@ class Fields(Entry):
         self.report(rule, self.node_of(field), message, hint)
 
     def text(self, node: Node, wanted: str) -> Scalar | None:
-        """The node if there is text in it; else None, after adding the problem."""
+        """Return the node if there is text in it; else None, after adding the problem."""
         try:
             return scalar(node, wanted)
         except Wrong as wrong:
@@ -146,7 +146,7 @@ class Fields(Entry):
 
 
 def entry_of(node: Node, context: Context) -> Fields | None:
-    """The fields of one entry; None when it is no mapping or has no `func`, after adding the problem."""
+    """Return the fields of one entry; None when it is no mapping or has no `func`, after adding the problem."""
     try:
         fields = Fields.read(node, TABLE, context)
     except Wrong as wrong:

@@ -78,14 +78,14 @@ class ViewGroup:
 
 
 def members_of(group: FunctionGroup | NativeFunction) -> tuple[NativeFunction, ...]:
-    """The variants of a group, or a function that is in none."""
+    """Return the variants of a group, or a function that is in none."""
     return group.functions if isinstance(group, FunctionGroup) else (group,)
 
 
 def group_variants(
     functions: Sequence[NativeFunction], problems: list[Problem]
 ) -> tuple[tuple[NativeFunction, ...], tuple[FunctionGroup | NativeFunction, ...]]:
-    """The functions that are generated from others, and all functions in groups.
+    """Return the functions that are generated from others, and all functions in groups.
 
     Args:
         functions: those of the file, each right on its own.
@@ -114,7 +114,7 @@ def group_variants(
 
 
 def group_views(functions: Sequence[NativeFunction], problems: list[Problem]) -> tuple[ViewGroup | NativeFunction, ...]:
-    """The functions with views in groups; what is wrong with them is added to `problems`."""
+    """Return the functions with views in groups; what is wrong with them is added to `problems`."""
     # NB: only what has the name of a view, or of the copy of one, can meet another function under that name
     named = {_view_name(each) for each in functions if each.is_view or each.parts.name.base.endswith(_SUFFIXES)}
     by_signature: dict[Hashable, dict[SchemaKind | ViewKind, NativeFunction]] = {}
@@ -165,7 +165,7 @@ _WITHOUT_OUT = frozenset(
 
 
 def _completed(variants: _Variants, problems: list[Problem]) -> Iterator[NativeFunction]:
-    """The out and the functional variant of an operator that has neither but can have both."""
+    """Return the out and the functional variant of an operator that has neither but can have both."""
     found = tuple(variants.values())
     if SchemaKind.SCRATCH in variants and len(variants) == 1:
         return
@@ -230,7 +230,7 @@ def _group(variants: _Variants, problems: list[Problem]) -> tuple[FunctionGroup 
 
 
 def _broken(group: FunctionGroup) -> Iterator[Problem]:
-    """The rules that a group breaks."""
+    """Return the rules that a group breaks."""
     functional, out = group.functional, group.out
     for one in group.functions:
         if one.name.namespace != functional.name.namespace:
@@ -300,14 +300,14 @@ def _view_name(function: NativeFunction) -> str:
 
 
 def _view_kind(function: NativeFunction) -> ViewKind | None:
-    """How the function is a view, or None."""
+    """Return how the function is a view, or None."""
     if not function.is_view:
         return None
     return ViewKind.ALIASING_INPLACE if function.parts.name.inplace else ViewKind.ALIASING
 
 
 def _needs_copy(view: NativeFunction) -> bool:
-    """Whether there must be a copying variant of the view."""
+    """Return whether there must be a copying variant of the view."""
     return (
         DispatchKey.CompositeImplicitAutograd not in view.composites
         and "inplace_view" not in view.tags
@@ -343,7 +343,7 @@ def _problem(rule: Rule, function: NativeFunction, message: str, hint: str = "")
 
 
 def _out_variant(function: NativeFunction) -> NativeFunction:
-    """The out variant of an in-place, a mutable or a functional function."""
+    """Return the out variant of an in-place, a mutable or a functional function."""
     name, parts = function.name, function.parts
     overload = f"{name.overload}_out" if name.overload else "out"
     made = OperatorName(name.namespace, _base(parts), overload)

@@ -54,14 +54,14 @@ _KEYS = {key.name: key for key in SUPPORTED_KEYS}
 
 
 def native_name(schema: FunctionSchema, parts: SchemaParts) -> str:
-    """What a kernel is called that nothing names: `add_out` for add.out, `add_` for add_.Tensor."""
+    """Return what a kernel is called that nothing names: `add_out` for add.out, `add_` for add_.Tensor."""
     return schema.name.name + ("_out" if parts.outs else "")
 
 
 def read_dispatch(
     fields: Fields, schema: FunctionSchema, parts: SchemaParts, *, structured: bool, delegates: bool, manual: bool
 ) -> tuple[BackendKernel, ...]:
-    """The kernels that `dispatch` gives, or the composite one of a function without it."""
+    """Return the kernels that `dispatch` gives, or the composite one of a function without it."""
     node = fields.get(DISPATCH)
     if node is None:
         if structured or delegates:
@@ -229,7 +229,7 @@ _CLASSES["FloatingAndComplex"] = (*_CLASSES["Floating"], *_CLASSES["Complex"])
 
 
 def read_ufunc(fields: Fields, *, structured: bool) -> tuple[UfuncLoop, ...]:
-    """The inner loops of a pointwise kernel, in the order of the file."""
+    """Return the inner loops of a pointwise kernel, in the order of the file."""
     node = fields.get(UFUNC_INNER_LOOP)
     if node is None:
         return ()
@@ -284,7 +284,7 @@ def _loop(fields: Fields, node: Scalar, key: UfuncKey) -> UfuncLoop | None:
 def with_ufunc_kernels(
     fields: Fields, schema: FunctionSchema, kernels: tuple[BackendKernel, ...]
 ) -> tuple[BackendKernel, ...]:
-    """The kernels and those that `ufunc_inner_loop` makes for CPU and CUDA."""
+    """Return the kernels and those that `ufunc_inner_loop` makes for CPU and CUDA."""
     for kernel in kernels:
         if kernel.key in UFUNC_KEYS:
             fields.report_field(
@@ -302,7 +302,7 @@ _FORM = "write `argument -> type name, type name`, and on the last line alone `t
 
 
 def read_precomputed(fields: Fields, parts: SchemaParts, *, structured: bool) -> Precompute | None:
-    """The field `precomputed`; None when it is not there."""
+    """Return the field `precomputed`; None when it is not there."""
     node = fields.get(PRECOMPUTED)
     if node is None:
         return None

@@ -227,7 +227,7 @@ class NativeFunction:
         return any(innermost(one.type) == SYM_INT for one in self.parts.inputs)
 
     def kernel_at(self, key: DispatchKey) -> BackendKernel | None:
-        """The kernel that the file gives at a key."""
+        """Return the kernel that the file gives at a key."""
         return next((kernel for kernel in self.dispatch if kernel.key is key), None)
 
     @property
@@ -237,7 +237,7 @@ class NativeFunction:
 
 
 def shares_memory(schema: FunctionSchema, parts: SchemaParts, tags: frozenset[str]) -> bool:
-    """Whether the result shares memory with an argument. Source: `NativeFunction.is_view_op`."""
+    """Return whether the result shares memory with an argument. Source: `NativeFunction.is_view_op`."""
     if any(one.alias is not None and not one.alias.is_write for one in schema.returns):
         return True
     if "inplace_view" in tags and (schema.name.name not in ("resize_", "resize_as_") or schema.name.overload):

@@ -91,7 +91,7 @@ def load_native_functions(path: str | os.PathLike[str]) -> NativeFunctions:
 
 
 def read_native_functions(data: bytes | str, *, file: str = "<text>", tags: frozenset[str] = TAGS) -> NativeFunctions:
-    """The native functions that a file describes.
+    """Return the native functions that a file describes.
 
     >>> from dispatchlab.codegen import read_native_functions
     >>> (twice,) = read_native_functions("- func: twice(Tensor self) -> Tensor").functions
@@ -117,7 +117,7 @@ def read_native_functions(data: bytes | str, *, file: str = "<text>", tags: froz
 
 
 def read_tags(data: bytes | str, file: str) -> frozenset[str]:
-    """The tags that a tags.yaml lists.
+    """Return the tags that a tags.yaml lists.
 
     Args:
         data: the content: entries with `tag` and `desc`.
@@ -212,5 +212,5 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _not_yaml(error: YamlError) -> NativeYamlError:
-    """The same problems, as those of a file of native functions."""
+    """Return the same problems, as those of a file of native functions."""
     return NativeYamlError(tuple(replace(problem, rule=Rule.NOT_YAML) for problem in error.problems))

@@ -62,7 +62,7 @@ _IN_PLACE_METHODS = frozenset(
 
 
 def base_name(name: str) -> BaseName:
-    """The name of an operator, without namespace and overload, taken apart."""
+    """Return the name of an operator, without namespace and overload, taken apart."""
     inner = name[2:-2]
     if name.startswith("__") and name.endswith("__") and inner and "_" not in inner:
         inplace = inner in _IN_PLACE_METHODS
@@ -119,7 +119,7 @@ class SchemaParts:
 
 
 def parts_of(schema: FunctionSchema) -> SchemaParts:
-    """The arguments of a schema by what they are for."""
+    """Return the arguments of a schema by what they are for."""
     positional: list[Argument] = []
     keywords: list[Argument] = []
     outs: list[Argument] = []
@@ -163,7 +163,7 @@ _OPTIONS = (
 
 
 def _options_at(arguments: list[Argument]) -> int:
-    """Where the four tensor options stand, or -1."""
+    """Return where the four tensor options stand, or -1."""
     for at in range(len(arguments) - 3):
         if arguments[at].name == "dtype" and options_stand_at(arguments, at):
             return at
@@ -171,7 +171,7 @@ def _options_at(arguments: list[Argument]) -> int:
 
 
 def options_stand_at(arguments: list[Argument], at: int) -> bool:
-    """Whether dtype, layout, device and pin_memory are the four arguments from `at` on."""
+    """Return whether dtype, layout, device and pin_memory are the four arguments from `at` on."""
     return len(arguments) >= at + 4 and all(
         argument.name == name and argument.type in (type_, OptionalType(type_))
         for argument, (name, type_) in zip(arguments[at:], _OPTIONS, strict=False)
@@ -179,19 +179,19 @@ def options_stand_at(arguments: list[Argument], at: int) -> bool:
 
 
 def is_tensor_like(type_: Type) -> bool:
-    """Whether it is a tensor, an optional one, or a list of those."""
+    """Return whether it is a tensor, an optional one, or a list of those."""
     return innermost(type_) == TENSOR
 
 
 def innermost(type_: Type) -> Type:
-    """The type without its lists and optionals."""
+    """Return the type without its lists and optionals."""
     while isinstance(type_, ListType | OptionalType):
         type_ = type_.element
     return type_
 
 
 def kind_of_schema(parts: SchemaParts) -> SchemaKind:
-    """Which variant the schema is."""
+    """Return which variant the schema is."""
     if parts.name.inplace:
         return SchemaKind.INPLACE
     if parts.outs:
@@ -203,7 +203,7 @@ def kind_of_schema(parts: SchemaParts) -> SchemaKind:
 
 
 def signature_of(schema: FunctionSchema, parts: SchemaParts, *, base: str = "") -> Hashable:
-    """What all variants of an operator have in common. See Note [Signatures].
+    """Return what all variants of an operator have in common. See Note [Signatures].
 
     Args:
         schema: the schema.
@@ -231,14 +231,14 @@ def signature_of(schema: FunctionSchema, parts: SchemaParts, *, base: str = "") 
 
 
 def without_copy(base: str) -> str:
-    """The name of the view that `base` copies: `view` for `view_copy`, `slice_inverse` for `slice_scatter`."""
+    """Return the name of the view that `base` copies: `view` for `view_copy`, `slice_inverse` for `slice_scatter`."""
     if base.endswith("_copy"):
         return base.replace("_copy", "")
     return base.replace("scatter", "inverse") if base.endswith("_scatter") else base
 
 
 def alias_letters(schema: FunctionSchema) -> frozenset[str]:
-    """The names of all alias sets that the arguments are in before the call."""
+    """Return the names of all alias sets that the arguments are in before the call."""
     return frozenset(
         letter
         for argument in schema.arguments

@@ -30,7 +30,7 @@ class Options:
 
 
 def dense_strides(tensor: Tensor) -> tuple[int, ...]:
-    """The tensor's own strides when its elements fill memory without gaps, else those in the same order that do.
+    """Return the tensor's own strides when its elements fill memory without gaps, else those in the same order that do.
 
     Source: `infer_dense_strides` in aten/src/ATen/ExpandUtils.cpp.
     """
@@ -54,7 +54,7 @@ def strides_in_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> tu
 
 
 def _dimension_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> list[int]:
-    """The dimensions in the order in which tensors of that shape have them in memory, the fastest first.
+    """Return the dimensions in the order in which tensors of that shape have them in memory, the fastest first.
 
     The first tensor with different strides for two dimensions decides; a stride of 0 decides nothing.
     Source: `TensorIteratorBase::reorder_dimensions`.
@@ -85,14 +85,14 @@ def _dimension_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> li
 
 
 def is_on_meta(tensor: Tensor) -> bool:
-    """Whether it has no elements to look at."""
+    """Return whether it has no elements to look at."""
     return tensor.device.type is DeviceType.META
 
 
 def empty_strided(
     sizes: Sequence[int], strides: Sequence[int] | None, options: Options, *, on_meta: bool = False
 ) -> Tensor:
-    """A new tensor with these strides, contiguous when there are none."""
+    """Return a new tensor with these strides, contiguous when there are none."""
     device = _META if on_meta else options.device
     if device.type is DeviceType.META:
         return Tensor(stand_in(tuple(sizes), options.dtype), device=device, dtype=options.dtype)

@@ -59,12 +59,12 @@ class Kernels:
 
 
 def link(dispatcher: Dispatcher, kernels: object, by_hand: Mapping[str, str]) -> Kernels:
-    """The functions by hand, as generated code reaches them; one that is missing raises when it is called."""
+    """Return the functions by hand, as generated code reaches them; one that is missing raises when it is called."""
     return Kernels(dispatcher, kernels, by_hand)
 
 
 def create_out(sizes: Sizes, strides: Sizes, options: Options, *, on_meta: bool = False) -> Tensor:
-    """A new output, with the strides that meta requests, or contiguous when it requests none."""
+    """Return a new output, with the strides that meta requests, or contiguous when it requests none."""
     return empty_strided(sizes or (), strides, options, on_meta=on_meta)
 
 
@@ -114,7 +114,7 @@ def resize_out(out: Tensor, sizes: Sizes, strides: Sizes, options: Options) -> N
 
 
 def maybe_create_proxy(out: Tensor, sizes: Sizes, strides: Sizes, options: Options) -> Tensor | None:
-    """A tensor with the strides that meta requests, when `out` has others."""
+    """Return a tensor with the strides that meta requests, when `out` has others."""
     if not strides or is_on_meta(out) or out.strides == tuple(strides):
         return None
     return empty_strided(sizes or (), strides, options)
@@ -128,7 +128,7 @@ def copy_proxies(op: Any) -> None:
 
 
 def one_device(device: Device | None, options: Options) -> Device:
-    """The device of all outputs so far.
+    """Return the device of all outputs so far.
 
     Raises:
         CallError: of kind `other`: this one is elsewhere.

@@ -50,7 +50,7 @@ class MetaBase:
         raise NotImplementedError
 
     def maybe_get_output(self, index: int = 0) -> Any:
-        """The output, or its proxy; None where the functional variant has not made it yet."""
+        """Return the output, or its proxy; None where the functional variant has not made it yet."""
         raise NotImplementedError
 
 
@@ -138,7 +138,7 @@ class TensorIteratorBase(MetaBase):
 
 
 def _elements(tensor: Tensor, common: DType) -> np.ndarray[Any, Any]:
-    """The elements of an input, copied where they have another dtype, with the strides that such a copy has."""
+    """Return the elements of an input, copied where they have another dtype, with the strides that such a copy has."""
     if tensor.dtype == common:
         return tensor.data
     copied = strided_array(tensor.shape, dense_strides(tensor), common.numpy)
@@ -167,7 +167,7 @@ def check_overlap(out: Tensor, tensors: Sequence[Tensor]) -> None:
 
 
 def can_cast(source: DType, target: DType) -> bool:
-    """Whether a result of one dtype may be written as another: never down a category. Source: c10 `canCast`."""
+    """Return whether a result of one dtype may be written as another: never down a category. Source: c10 `canCast`."""
     if source.category == 3 and target.category != 3:
         return False
     if source.category == 2 and target.category < 2:
@@ -176,7 +176,7 @@ def can_cast(source: DType, target: DType) -> bool:
 
 
 def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The shape that all shapes broadcast to.
+    """Return the shape that all shapes broadcast to.
 
     Raises:
         CallError: of kind `other`, with the dimension that does not fit, in PyTorch's words.
@@ -215,7 +215,7 @@ def _common_device(tensors: Sequence[Tensor]) -> Device:
 
 
 def output_strides(tensors: Sequence[Tensor], shape: tuple[int, ...], common: DType | None = None) -> tuple[int, ...]:
-    """The strides of a new output: the dimensions in the order in which the inputs have them in memory.
+    """Return the strides of a new output: the dimensions in the order in which the inputs have them in memory.
 
     Source: `TensorIteratorBase::allocate_or_resize_outputs`.
 
@@ -239,7 +239,7 @@ def output_strides(tensors: Sequence[Tensor], shape: tuple[int, ...], common: DT
 
 
 def _strides_in(given: tuple[int, ...], own: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a tensor broadcast to the shape, 0 where it has no dimension of that size."""
+    """Return the strides of a tensor broadcast to the shape, 0 where it has no dimension of that size."""
     ahead = len(shape) - len(given)
     return (
         *([0] * ahead),

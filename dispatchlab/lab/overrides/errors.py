@@ -70,7 +70,7 @@ _PREFIX = "handlers: "
 
 
 def with_handler(error: BaseException, handler: str) -> BaseException:
-    """The error as it leaves a handler: the same one, with the handler in front of its chain.
+    """Return the error as it leaves a handler: the same one, with the handler in front of its chain.
 
     A RecursionError becomes a `HandlerRecursionError`, which says what to do.
     """
@@ -96,7 +96,7 @@ def with_handler(error: BaseException, handler: str) -> BaseException:
 
 
 def not_innermost(mode: object, innermost: object) -> OverrideError:
-    """The error of a mode that is left while another one is the innermost, or none is open."""
+    """Return the error of a mode that is left while another one is the innermost, or none is open."""
     what = "no mode is open in this thread" if innermost is None else f"{name_of(type(innermost))} is inside of it"
     return OverrideError(
         f"the mode {name_of(type(mode))} cannot be left here: {what}; leave modes in the reverse order"
@@ -104,12 +104,12 @@ def not_innermost(mode: object, innermost: object) -> OverrideError:
 
 
 def name_of(kind: type) -> str:
-    """A class as messages name it."""
+    """Return a class as messages name it."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def name_of_function(function: Callable[..., object]) -> str:
-    """A function as messages name it."""
+    """Return a function as messages name it."""
     module = getattr(function, "__module__", None)
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
     return f"{module}.{name}" if module else str(name)

@@ -20,7 +20,7 @@ Wrap = Callable[[Function, str], Function]
 
 
 def inner_functions(lab: Lab, wrap: Wrap, unique_dim: Function, unique2: Function) -> dict[str, Function]:
-    """The functions of C that the others call: handlers of functions in Python see these, too, when they go on.
+    """Return the functions of C that the others call: handlers of functions in Python see these, too, when they go on.
 
     Args:
         lab: whose operators they call.
@@ -54,7 +54,7 @@ def inner_functions(lab: Lab, wrap: Wrap, unique_dim: Function, unique2: Functio
 
 
 def composed_functions(lab: Lab, inner: Mapping[str, Function]) -> dict[str, Function]:
-    """The functions in Python, by name, that know of no handlers.
+    """Return the functions in Python, by name, that know of no handlers.
 
     Args:
         lab: whose operators they call.
@@ -68,7 +68,7 @@ def composed_functions(lab: Lab, inner: Mapping[str, Function]) -> dict[str, Fun
         return_counts: bool = False,  # noqa: FBT001, FBT002
         dim: int | None = None,
     ) -> Any:
-        """Each element once, in order; with `return_inverse` where each was, with `return_counts` how often."""
+        """Return each element once, in order; with `return_inverse` where each was, with `return_counts` how often."""
         named = {"sorted": sorted, "return_inverse": return_inverse, "return_counts": return_counts}
         results = inner["_unique2"](input, **named) if dim is None else inner["unique_dim"](input, dim, **named)
         output, inverse, counts = results
@@ -82,7 +82,7 @@ def composed_functions(lab: Lab, inner: Mapping[str, Function]) -> dict[str, Fun
         return inner["tensordot"](a, b, *_dims(dims))
 
     def broadcast_tensors(*tensors: Any) -> Any:
-        """The tensors, each expanded to the shape that they have together."""
+        """Return the tensors, each expanded to the shape that they have together."""
         return inner["broadcast_tensors"](tensors)
 
     return {one.__name__: one for one in (unique, tensordot, broadcast_tensors)}

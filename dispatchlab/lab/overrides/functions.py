@@ -136,7 +136,7 @@ class Functions(Mapping[str, Function]):
 def _all_functions(
     made: Mapping[str, Function], known: Mapping[str, Function], wrap: Callable[[Function, str], Function]
 ) -> dict[str, Function]:
-    """Every function, by name: those of PyTorch, and those that the lab has besides.
+    """Return every function, by name: those of PyTorch, and those that the lab has besides.
 
     Args:
         made: those that are overridable.
@@ -186,7 +186,7 @@ _NOT_THIS_ONE = (ErrorKind.WRONG_TYPE, ErrorKind.MISSING_ARGUMENT, ErrorKind.EXT
 
 
 def _implementation(name: str, operators: Sequence[Operator]) -> Function:
-    """A function that tries the overloads in order."""
+    """Return a function that tries the overloads in order."""
     schema = operators[0].schema
     options: dict[str, object] = (
         {"pin_memory": False} if any(one.name == "pin_memory" for one in schema.arguments) else {}
@@ -214,7 +214,7 @@ def _implementation(name: str, operators: Sequence[Operator]) -> Function:
 
 
 def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: str) -> Function:
-    """A function whose handlers are called as those of upstream's C functions; see Note [Functions of C]."""
+    """Return a function whose handlers are called as those of upstream's C functions; see Note [Functions of C]."""
     known = torch_functions().get(name)
     entry = known or _entry_of(name, getattr(implementation, "schema", None))
     is_operator = name.startswith("Tensor.__") and bool(entry and entry.facts)
@@ -264,7 +264,7 @@ def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: st
 
 
 def _entry_of(name: str, schema: FunctionSchema | None) -> OverridableFunction | None:
-    """What a function of the lab alone takes: the arguments of its operator; None where there is no operator."""
+    """Return what a function of the lab alone takes: the arguments of its operator; None where there is no operator."""
     if schema is None:
         return None
     taken = replace(schema, arguments=schema.arguments[1:]) if name.startswith("Tensor.") else schema
@@ -273,7 +273,7 @@ def _entry_of(name: str, schema: FunctionSchema | None) -> OverridableFunction |
 
 
 def _in_order(entry: OverridableFunction, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
-    """The arguments of a function of PyTorch in the order of its parameters.
+    """Return the arguments of a function of PyTorch in the order of its parameters.
 
     Raises:
         CallError: its parser refuses them.
@@ -293,7 +293,7 @@ def _in_order(entry: OverridableFunction, args: tuple[Any, ...], kwargs: Mapping
 
 
 def _counts(parameter: Parameter, values: Mapping[str, object]) -> bool:
-    """Whether the handler of an argument counts: it is given, and nothing but a handler makes it fit."""
+    """Return whether the handler of an argument counts: it is given, and nothing but a handler makes it fit."""
     return parameter.name in values and parameter.type != _ANY
 
 
@@ -322,7 +322,7 @@ def write_out(lab: Lab, name: str, result: Any, out: Any) -> Any:
 
 
 def _computed(lab: Lab, own: type[Tensor]) -> dict[str, Function]:
-    """The attributes of tensors that are computed, by name."""
+    """Return the attributes of tensors that are computed, by name."""
     return {
         "T": lambda self: adopted(_transposed(lab, self, last=False), own),
         "mT": lambda self: adopted(_transposed(lab, self, last=True), own),

@@ -50,7 +50,7 @@ def is_plain(kind: type) -> bool:
 
 
 def overloaded_args(arguments: Iterable[object], protocol: str) -> list[Any]:
-    """The arguments whose handlers are called, in that order.
+    """Return the arguments whose handlers are called, in that order.
 
     >>> from dispatchlab.lab.overrides import overloaded_args
     >>> class Length:
@@ -98,7 +98,7 @@ def overloaded_args(arguments: Iterable[object], protocol: str) -> list[Any]:
 
 
 def has_torch_function(arguments: Iterable[object]) -> bool:
-    """Whether a call with these arguments goes to a handler: one of them has one, or a function mode is open.
+    """Return whether a call with these arguments goes to a handler: one of them has one, or a function mode is open.
 
     Plain tensors do not count. A call inside of `redispatch_function` goes to none.
 
@@ -295,12 +295,12 @@ def warn_of_plain_method(category: type[Warning]) -> None:
 
 
 def leaving_handler(error: Exception, one: object, public: Callable[..., Any]) -> BaseException:
-    """The error as it leaves the handler of an argument."""
+    """Return the error as it leaves the handler of an argument."""
     return with_handler(error, f"{PROTOCOL} of {name_of(type(one))} for {name_of_function(public)}")
 
 
 def _declined(types: Sequence[type]) -> bool:
-    """Whether the default handler of plain tensors would decline: the common case, without the calls."""
+    """Return whether the default handler of plain tensors would decline: the common case, without the calls."""
     return any(not issubclass(Tensor, kind) for kind in types)
 
 
@@ -309,12 +309,12 @@ def _modes_are_called() -> bool:
 
 
 def is_torch_function_enabled() -> bool:
-    """Whether handlers of arguments are called in this thread now."""
+    """Return whether handlers of arguments are called in this thread now."""
     return function_thread.state is FunctionState.ENABLED
 
 
 def is_torch_function_all_disabled() -> bool:
-    """Whether neither handlers of arguments nor function modes are called in this thread now."""
+    """Return whether neither handlers of arguments nor function modes are called in this thread now."""
     return function_thread.state is FunctionState.ALL_DISABLED
 
 

@@ -43,7 +43,7 @@ class DispatchMode:
 
     @classmethod
     def is_infra_mode(cls) -> bool:
-        """Whether it is a part of some machinery, which `is_in_dispatch_mode` can leave out."""
+        """Return whether it is a part of some machinery, which `is_in_dispatch_mode` can leave out."""
         return False
 
     def __enter__(self) -> Self:
@@ -66,12 +66,12 @@ class DispatchMode:
 
 
 def modes() -> tuple[DispatchMode, ...]:
-    """The modes of this thread, the innermost last."""
+    """Return the modes of this thread, the innermost last."""
     return tuple([mode for mode, _ in _thread.stack])
 
 
 def is_in_dispatch_mode(*, include_infra_modes: bool = True) -> bool:
-    """Whether a mode is open in this thread.
+    """Return whether a mode is open in this thread.
 
     Args:
         include_infra_modes: one that says that it `is_infra_mode` counts.
@@ -166,7 +166,7 @@ class FunctionMode:
 
 
 def function_modes() -> tuple[FunctionMode, ...]:
-    """The function modes of this thread, the innermost last."""
+    """Return the function modes of this thread, the innermost last."""
     return tuple(function_thread.modes)
 
 

@@ -47,7 +47,7 @@ Alias: TypeAlias = Callable[[Tensor], Tensor]
 
 
 def unseen_by_modes(alias: Alias) -> Alias:
-    """The operator where no mode is open."""
+    """Return the operator where no mode is open."""
 
     def run(tensor: Tensor) -> Tensor:
         with without_modes():

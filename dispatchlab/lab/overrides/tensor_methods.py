@@ -34,7 +34,7 @@ def tensor_methods(
     composed: Mapping[str, Function],
     inner: Mapping[str, Function],
 ) -> tuple[dict[str, Function], dict[str, Function]]:
-    """What methods do that know of no handlers, and those that ask by themselves, by name.
+    """Return what methods do that know of no handlers, and those that ask by themselves, by name.
 
     Args:
         lab: whose operators they call.
@@ -89,7 +89,7 @@ def _conversions(lab: Lab) -> dict[str, Function]:
 def _python_methods(
     lab: Lab, own: type[Tensor], composed: Mapping[str, Function], inner: Mapping[str, Function]
 ) -> dict[str, Function]:
-    """What upstream writes in Python."""
+    """Return what upstream writes in Python."""
 
     def length(self: Any) -> Any:
         if not self.shape:
@@ -141,7 +141,7 @@ def _python_methods(
 
 def _asking(lab: Lab, own: type[Any]) -> dict[str, Function]:
     def viewed_as(self: Any, kind: type[Tensor]) -> Any:
-        """The same tensor as one of another class, a view."""
+        """Return the same tensor as one of another class, a view."""
         return as_subclass(self, kind, lab.alias)
 
     def iterate(self: Any) -> Iterator[Any]:
@@ -199,7 +199,7 @@ def _indexing(lab: Lab, own: type[Tensor]) -> dict[str, Function]:
 
 
 def _as_method(function: Function, name: str, lab: Lab) -> Function:
-    """The function, under the name of a method."""
+    """Return the function, under the name of a method."""
     function.__name__, function.__qualname__ = name, f"Tensor.{name}"
     function.__dict__["alias"] = unseen_by_modes(lab.alias)
     return function

@@ -38,7 +38,7 @@ def _signature(schema: FunctionSchema) -> CallSignature:
 
 
 def without_defaults(schema: FunctionSchema, values: Sequence[object]) -> tuple[tuple[object, ...], dict[str, object]]:
-    """Every argument of a call as the positional ones and those by name, without what equals its default.
+    """Return every argument of a call as the positional ones and those by name, without what equals its default.
 
     Of positional ones only the last are left out, for the others keep the positions; of keyword-only ones, each.
 
@@ -58,7 +58,7 @@ def without_defaults(schema: FunctionSchema, values: Sequence[object]) -> tuple[
 def normalize(
     schema: FunctionSchema, args: Sequence[object], kwargs: Mapping[str, object] | None = None
 ) -> tuple[tuple[object, ...], dict[str, object]]:
-    """Every argument of an incomplete call, defaults filled in, as the operator can be called with them.
+    """Return every argument of an incomplete call, defaults filled in, as the operator can be called with them.
 
     Keyword-only arguments come by name, all others by position.
 
@@ -124,7 +124,7 @@ class PythonDispatch:
 
 
 def no_dispatch() -> ExcludeDispatchKeyGuard:
-    """A guard inside of which no handler is called: tensors count as what they are below the key Python."""
+    """Return a guard inside of which no handler is called: tensors count as what they are below the key Python."""
     return ExcludeDispatchKeyGuard(PYTHON_KEYS)
 
 
@@ -189,7 +189,7 @@ class Interpreter:
         raise NoImplementationError(str(operator.name), tried, DISPATCH)
 
     def detach(self, operator: Operator, tensor: Tensor) -> Tensor:
-        """What handlers return for a `detach` that no call asked for.
+        """Return what handlers return for a `detach` that no call asked for.
 
         Args:
             operator: `aten::detach`.
@@ -224,14 +224,14 @@ main = Interpreter("main")
 
 
 def interpreter_of(kind: type) -> Interpreter | None:
-    """The interpreter of a class; None for one without a `__torch_dispatch__`."""
+    """Return the interpreter of a class; None for one without a `__torch_dispatch__`."""
     if not has_handler(kind, DISPATCH):
         return None
     return next((_owners[one] for one in kind.__mro__ if one in _owners), main)
 
 
 def elements(values: Sequence[object]) -> list[object]:
-    """All arguments, those in lists and tuples among them."""
+    """Return all arguments, those in lists and tuples among them."""
     found: list[object] = []
     for value in values:
         if isinstance(value, list | tuple):
@@ -294,7 +294,7 @@ def python_fallback(operator: Operator, keys: DispatchKeySet, stack: list[object
 
 
 def detach_by_handlers(operator: Operator, tensor: Tensor) -> Tensor | None:
-    """A tensor that autograd keeps, as the handlers copy it; None when there is none.
+    """Return a tensor that autograd keeps, as the handlers copy it; None when there is none.
 
     They are called where autograd is, not below it.
 

@@ -86,7 +86,7 @@ def _wrapped(implementation: Callable[..., Any], dispatcher: Callable[..., Itera
         return implementation(*args, **kwargs) if kwargs else implementation(*args)
 
     def general(args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
-        """What a call does whose arguments do not fit, or whose dispatcher returns an iterator."""
+        """Return what a call does whose arguments do not fit, or whose dispatcher returns an iterator."""
         try:
             relevant = dispatcher(*args, **kwargs)
         except TypeError as error:
@@ -136,7 +136,7 @@ def _wrapped(implementation: Callable[..., Any], dispatcher: Callable[..., Itera
         return result
 
     def blamed(error: TypeError, args: Sequence[object], kwargs: Mapping[str, object]) -> TypeError:
-        """The error of a wrong call, in the name of the function and not of its dispatcher."""
+        """Return the error of a wrong call, in the name of the function and not of its dispatcher."""
         try:
             inspect.signature(implementation).bind(*args, **kwargs)
         except TypeError as wrong:

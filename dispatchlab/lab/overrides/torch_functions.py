@@ -67,7 +67,7 @@ class OverridableFunction:
         return PythonArgParser(name, signatures, numbers=self.base in NUMBERS_AS_TENSORS)
 
     def made(self, implementation: Function) -> Function:
-        """The function in Python, with its parameters; without handlers it is the implementation."""
+        """Return the function in Python, with its parameters; without handlers it is the implementation."""
         given, relevant, asked, *_ = self.facts
         parameters: Any = ast.parse(f"def f{given}: pass").body[0]
         passed = [one.arg for one in (*parameters.args.posonlyargs, *parameters.args.args)]
@@ -92,7 +92,7 @@ class OverridableFunction:
         return made
 
     def linked(self, functions: Mapping[str, Function]) -> Function:
-        """The function that goes on to others: one with another name, or one of two.
+        """Return the function that goes on to others: one with another name, or one of two.
 
         Args:
             functions: the others, by name.
@@ -116,13 +116,13 @@ class OverridableFunction:
 
 
 def named(function: Function, name: str) -> Function:
-    """The function, under a name with the modules or the class that it is in."""
+    """Return the function, under a name with the modules or the class that it is in."""
     function.__name__, function.__qualname__ = name.rpartition(".")[2], name.removeprefix("functional.")
     return function
 
 
 def left_to_the_other(method: Function, name: str) -> Function:
-    """An operator, which is left to its other operand when it cannot be computed here."""
+    """Return an operator, which is left to its other operand when it cannot be computed here."""
 
     def attempt(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -138,7 +138,7 @@ def left_to_the_other(method: Function, name: str) -> Function:
 
 
 def in_python(implementation: Function, name: str) -> Function:
-    """An operator in Python, which asks the handlers of both operands."""
+    """Return an operator in Python, which asks the handlers of both operands."""
 
     def attempt(*args: Any, **kwargs: Any) -> Any:
         if has_torch_function(args):
@@ -202,7 +202,7 @@ _PREFIXED = frozenset(("linalg", "fft", "special"))
 
 @cache
 def torch_functions() -> Mapping[str, OverridableFunction]:
-    """All of them, by name."""
+    """Return all of them, by name."""
     found: dict[str, tuple[str, list[str]]] = {}
     text = (files("dispatchlab.lab.overrides") / "data" / "torch_functions.txt").read_text(encoding="utf-8")
     for line in text.splitlines()[1:]:

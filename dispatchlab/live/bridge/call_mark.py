@@ -39,7 +39,7 @@ def file_of_libraries() -> str | None:
 
 
 def debug_text(file: str, line: int) -> str:
-    """The debug text of what is registered on a library that is made with this file and line."""
+    """Return the debug text of what is registered on a library that is made with this file and line."""
     return f"registered at {file_of_libraries() or file}:{line}"
 
 
@@ -57,18 +57,18 @@ class CallMark:
 
     @classmethod
     def create(cls) -> CallMark:
-        """A mark that no other sandbox of this process has. See Note [Libraries without a file]."""
+        """Return a mark that no other sandbox of this process has. See Note [Libraries without a file]."""
         number, file = next(_numbers), file_of_libraries()
         if file is None:
             return cls(f"dispatchlab-calls-{number}!")
         return cls(file, (1000 + number % _MARKS) * 10**_DIGITS)
 
     def line(self, number: int) -> int:
-        """The line of the call with this number."""
+        """Return the line of the call with this number."""
         return self.first + number
 
     def debug(self, number: int) -> str:
-        """The debug text of the call with this number."""
+        """Return the debug text of the call with this number."""
         return f"registered at {self.file}:{self.line(number)}"
 
     @property

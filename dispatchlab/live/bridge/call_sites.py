@@ -57,7 +57,7 @@ API_FILES = ("library.py", "_library/", "_custom_op/", "_custom_ops.py")
 
 
 def is_api_file(file: str) -> bool:
-    """Whether a file is of the registration API, as far as PyTorch remembers it for a line that registered."""
+    """Return whether a file is of the registration API, as far as PyTorch remembers it for a line that registered."""
     return file.endswith((os.path.join("torch", "library.py"), os.path.join("_library", "custom_ops.py")))
 
 
@@ -83,7 +83,7 @@ class CallSites:
         self._standard = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")})
 
     def here(self) -> CallSite:
-        """The call site of the registration that is made now. See Note [Call sites]."""
+        """Return the call site of the registration that is made now. See Note [Call sites]."""
         outside = (frame for frame in self._frames() if not frame.f_code.co_filename.startswith(self._api))
         first = next(outside, None)
         if first is None:
@@ -102,7 +102,7 @@ class CallSites:
         return replace(last, via=(*inner[:_OUTER], *inner[_OUTER:][-_INNER:]))
 
     def function(self) -> tuple[TorchLibraryFunction, tuple[str, ...]] | None:
-        """The function of `torch.library` that led to this impl, and on what; None for `impl` itself."""
+        """Return the function of `torch.library` that led to this impl, and on what; None for `impl` itself."""
         for frame in self._frames():
             if not frame.f_code.co_filename.startswith(self._api):
                 return None
@@ -113,7 +113,7 @@ class CallSites:
         return None
 
     def is_inside(self, function: str) -> bool:
-        """Whether a function of `torch.library` with this qualified name led here."""
+        """Return whether a function of `torch.library` with this qualified name led here."""
         for frame in self._frames():
             if not frame.f_code.co_filename.startswith(self._api):
                 return False
@@ -122,11 +122,11 @@ class CallSites:
         return False
 
     def is_standard(self, file: str) -> bool:
-        """Whether a file is of the standard library."""
+        """Return whether a file is of the standard library."""
         return file.startswith(self._standard) and "site-packages" not in file and "dist-packages" not in file
 
     def _frames(self) -> Iterator[FrameType]:
-        """The callers, innermost first, without those that are passed over."""
+        """Return the callers, innermost first, without those that are passed over."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             file = frame.f_code.co_filename
@@ -146,5 +146,5 @@ def _site(frame: FrameType) -> CallSite:
 
 
 def torch_folder() -> str:
-    """The folder of the installed torch, with its separator."""
+    """Return the folder of the installed torch, with its separator."""
     return os.path.join(os.path.dirname(torch().__file__), "")

@@ -12,19 +12,19 @@ from dispatchlab.errors import ErrorKind, RegistrationError
 
 
 def refusal(text: str) -> RegistrationError:
-    """The error that PyTorch's text stands for; its message is upstream's own text, without the C++ stack."""
+    """Return the error that PyTorch's text stands for; its message is upstream's own text, without the C++ stack."""
     shown = without_backtrace(text)
     kind = kind_of(shown)
     return RegistrationError(kind, shown, facts_of(kind, shown))
 
 
 def without_backtrace(text: str) -> str:
-    """A text of PyTorch without its C++ stack."""
+    """Return a text of PyTorch without its C++ stack."""
     return text.split("\nException raised from", 1)[0].rstrip()
 
 
 def kind_of(text: str) -> ErrorKind:
-    """The kind of refusal that a text reports; `OTHER` when it is none of the known ones."""
+    """Return the kind of refusal that a text reports; `OTHER` when it is none of the known ones."""
     return next((kind for fragment, kind in _FRAGMENTS if fragment in text), ErrorKind.OTHER)
 
 

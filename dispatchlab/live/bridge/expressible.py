@@ -96,7 +96,7 @@ def tags_of(names: Iterable[str], registration: Registration) -> list[Any]:
 
 
 def function_of(registration: Impl | Fallback) -> object:
-    """The function to register as a boxed kernel.
+    """Return the function to register as a boxed kernel.
 
     Raises:
         NotExpressibleError: the kernel names a function that cannot be imported.
@@ -127,12 +127,12 @@ def stand_in(*arguments: object, **named: object) -> object:
 
 
 def has_fallbacks() -> bool:
-    """Whether the bindings register any fallback, and not fallthroughs alone, as those before PyTorch 2.5 do."""
+    """Return whether the bindings register any fallback, and not fallthroughs alone, as those before PyTorch 2.5 do."""
     return hasattr(bindings()._DispatchModule, "fallback")
 
 
 def has_binding(kernel: Kernel) -> bool:
-    """Whether the bindings have this unboxed kernel: they have one, `T_T`."""
+    """Return whether the bindings have this unboxed kernel: they have one, `T_T`."""
     return (
         kernel.form is KernelForm.UNBOXED
         and not kernel.symint

@@ -9,7 +9,7 @@ _CORE = b"c10"
 
 
 def knows_torch(path: str | os.PathLike[str]) -> bool:
-    """Whether a file names PyTorch's core library or a symbol of its namespace; False when it cannot be read.
+    """Return whether a file names PyTorch's core library or a symbol of its namespace; False when it cannot be read.
 
     Args:
         path: of a compiled library; it is mapped, not read, since some have gigabytes.

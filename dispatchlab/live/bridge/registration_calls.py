@@ -115,7 +115,7 @@ class NativeKernels(Protocol):
     """C++ kernels beyond those of the bindings, from an extension; see tests/live/cpp for one."""
 
     def signatures(self) -> tuple[str, ...]:
-        """The C++ signatures that it has kernels of."""
+        """Return the C++ signatures that it has kernels of."""
 
     def impl(self, operator: str, overload: str, key: int, signature: str, debug: str, /) -> Library:
         """Register the kernel with this signature; key -1 is no key."""
@@ -143,7 +143,7 @@ class CallBuilder:
         self._next = 0
 
     def calls_of(self, registration: Registration, first: int) -> tuple[BindingCall, ...]:
-        """The calls of a registration, in order, numbered from `first`.
+        """Return the calls of a registration, in order, numbered from `first`.
 
         Raises:
             NotExpressibleError: the bindings have no call for it.
@@ -327,13 +327,13 @@ class Libraries:
         self._reused: list[Library] = []
 
     def library_maker(self, enclosing: EnclosingLibrary, number: int) -> MakeCall:
-        """A call that makes a library, and registers nothing on it."""
+        """Return a call that makes a library, and registers nothing on it."""
         make, mark = self._c._dispatch_library, self.mark
         kind, namespace, key = enclosing.kind, self._namespace(enclosing.namespace), self.key_text(enclosing.key)
         return lambda: make(kind, namespace, key, mark.file, mark.line(number))
 
     def call_on_library(self, call: Callable[[Any], None], enclosing: EnclosingLibrary, number: int) -> MakeCall:
-        """A call on one library, which is made the first time and used again after each reset."""
+        """Return a call on one library, which is made the first time and used again after each reset."""
         make, mark = self._c._dispatch_library, self.mark
         kind, namespace, key = enclosing.kind, self._namespace(enclosing.namespace), self.key_text(enclosing.key)
         library: Any = None
@@ -359,23 +359,23 @@ class Libraries:
             library.reset()
 
     def name_of(self, operator: OperatorName) -> OperatorName:
-        """The operator that stands for one of the user's."""
+        """Return the operator that stands for one of the user's."""
         return replace(operator, namespace=self.prefix + operator.namespace)
 
     def name_text(self, name: OperatorName) -> str:
-        """The name of an operator; one without a namespace stays without."""
+        """Return the name of an operator; one without a namespace stays without."""
         return str(self.name_of(name) if name.namespace else name)
 
     def schema_text(self, schema: FunctionSchema) -> str:
-        """A schema, under the name that stands for the user's."""
+        """Return a schema, under the name that stands for the user's."""
         return source_text(clone_with_name(schema, self.name_of(schema.name)) if schema.name.namespace else schema)
 
     def key_text(self, key: DispatchKey | None) -> str:
-        """A key where text is wanted; empty for none."""
+        """Return a key where text is wanted; empty for none."""
         return "" if key is None or key == DispatchKey.Undefined else str(key)
 
     def key(self, key: DispatchKey | None) -> Any:
-        """A key where a key is wanted; the text of one that is refused, or that this PyTorch does not have."""
+        """Return a key where a key is wanted; the text of one that is refused, or that this PyTorch does not have."""
         if key is None:
             return self._c.DispatchKey.Undefined
         if not self.parse_keys and str(key) in running_keys().numbers:
@@ -384,11 +384,11 @@ class Libraries:
         return str(key) if parsed is None else parsed
 
     def number(self, key: DispatchKey) -> int:
-        """The number that this PyTorch gives a key; a KeyError where it does not have the key."""
+        """Return the number that this PyTorch gives a key; a KeyError where it does not have the key."""
         return running_keys().numbers[str(key)]
 
     def takes(self, key: DispatchKey | None) -> bool:
-        """Whether PyTorch takes a key in the form in which it is handed over."""
+        """Return whether PyTorch takes a key in the form in which it is handed over."""
         text = self.key_text(key)
         return not text or self.can_parse(text) or (not self.parse_keys and text in running_keys().numbers)
 
@@ -403,11 +403,11 @@ class Libraries:
             raise NotExpressibleError(registration, f"its bindings take the key of {what} as text, and not {text}")
 
     def can_parse(self, key: str) -> bool:
-        """Whether PyTorch parses the text of a key."""
+        """Return whether PyTorch parses the text of a key."""
         return self._c._parse_dispatch_key(key) is not None
 
     def debug(self, number: int) -> str:
-        """The debug text of the call with this number."""
+        """Return the debug text of the call with this number."""
         return self.mark.debug(number)
 
     def _namespace(self, namespace: str | None) -> str:

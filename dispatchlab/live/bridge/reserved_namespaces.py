@@ -17,10 +17,10 @@ _OWN = re.compile(rf"(?:dlab[0-9]+_\w+|{PROFILE}[0-9]+|{'|'.join(PROBES)})::")
 
 
 def sandbox_prefix(number: int) -> str:
-    """The prefix of every namespace of a sandbox."""
+    """Return the prefix of every namespace of a sandbox."""
     return f"dlab{number}_"
 
 
 def is_own(name: str) -> bool:
-    """Whether the operator with this full name is a sandbox's or a probe's."""
+    """Return whether the operator with this full name is a sandbox's or a probe's."""
     return _OWN.match(name) is not None

@@ -49,7 +49,7 @@ class RunningKeys:
 
 @cache
 def running_keys() -> RunningKeys:
-    """The keys of the PyTorch that runs here. See Note [Keys of the running PyTorch]."""
+    """Return the keys of the PyTorch that runs here. See Note [Keys of the running PyTorch]."""
     c = bindings()
     numbers: dict[str, int] = {}
     for number in range(_LAST + 1):

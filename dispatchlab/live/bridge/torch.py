@@ -103,7 +103,7 @@ def require_torch() -> None:
 
 @cache
 def torch() -> Any:
-    """The `torch` module.
+    """Return the `torch` module.
 
     Raises:
         TorchMissingError: it cannot be imported.
@@ -231,7 +231,7 @@ def _raised_at(error: BaseException) -> str:
 
 
 def semantics() -> str:
-    """The semantics of the installed dispatcher, such as `torch-2.13`; torch is not imported for it."""
+    """Return the semantics of the installed dispatcher, such as `torch-2.13`; torch is not imported for it."""
     from importlib.metadata import PackageNotFoundError, version  # which is slow to import
 
     try:

@@ -80,7 +80,7 @@ class MadeLibrary:
 def torch_library_call(
     block: Block, call: TorchLibraryCall, prefix: str, mark: CallMark, number: int
 ) -> Callable[[], MadeLibrary]:
-    """The call of a block, made each time the result is called.
+    """Return the call of a block, made each time the result is called.
 
     Args:
         block: the block.
@@ -166,7 +166,7 @@ NUMBER = "_dispatchlab_number"
 
 
 def numbered(number: int) -> Callable[..., object]:
-    """A stand-in function that knows the number of its call."""
+    """Return a stand-in function that knows the number of its call."""
 
     def function(*arguments: object, **named: object) -> object:
         return stand_in(*arguments, **named)
@@ -200,7 +200,7 @@ def _by_name(block: Block, call: TorchLibraryCall, qualified: str, function: Any
 
 
 def _arguments(call: TorchLibraryCall, function: Any) -> tuple[object, ...]:
-    """What a function is given after the operator; a method of what `custom_op` returned is given the same."""
+    """Return what a function is given after the operator; a method of what `custom_op` returned is given the same."""
     match call.function:
         case TorchLibraryFunction.REGISTER_KERNEL:
             return list(call.on) or None, function
@@ -213,7 +213,7 @@ def _arguments(call: TorchLibraryCall, function: Any) -> tuple[object, ...]:
 
 
 def _override(block: Block, call: TorchLibraryCall, function: Callable[..., object]) -> dict[str, bool]:
-    """What a call gives as `allow_override`, by name."""
+    """Return what a call gives as `allow_override`, by name."""
     if call.allow_override is None:
         return {}
     if "allow_override" not in signature(function).parameters:
@@ -283,7 +283,7 @@ def _autocast(block: Block, call: TorchLibraryCall, qualified: str, function: An
 
 
 def known_overload(qualified: str) -> Any:
-    """The object that `torch.ops` has for an operator now; None where nobody has looked it up."""
+    """Return the object that `torch.ops` has for an operator now; None where nobody has looked it up."""
     namespace, _, name = qualified.partition("::")
     base, _, overload = name.partition(".")
     packet = vars(vars(torch().ops).get(namespace, object)).get(base)
@@ -311,7 +311,7 @@ _MAKERS: Mapping[TorchLibraryFunction, Callable[[Block, TorchLibraryCall, str, A
 
 
 def _class(reference: str) -> type:
-    """The class of a torch dispatch rule: PyTorch's own by name; for any other, a mode that stands in for it."""
+    """Return the class of a torch dispatch rule: PyTorch's own by name; for any other, a mode that stands in for it."""
     module, _, name = reference.partition(":")
     if module.partition(".")[0] == "torch":
         found: object = getattr(import_module(module), name, None)
@@ -327,7 +327,7 @@ def _stand_in_class(module: str, name: str, mode: type) -> type:
 
 
 def _definition(block: Block) -> tuple[Def, FunctionSchema]:
-    """The def in a block, and its schema."""
+    """Return the def in a block, and its schema."""
     found = next((registration for registration in block.registrations if isinstance(registration, Def)), None)
     if found is None:
         raise NotExpressibleError(block, "the block of a define or a custom_op has a def inside")

@@ -220,7 +220,7 @@ class RegistrationWatch:
         library.logged.clear()
 
     def _known(self, library: Any) -> _WatchedLibrary:
-        """The C++ library of a `torch.library.Library`, which may be older than the watch."""
+        """Return the C++ library of a `torch.library.Library`, which may be older than the watch."""
         return self._libraries.setdefault(id(library.m), _WatchedLibrary(library.ns, library.dispatch_key))
 
     def _torch_library(
@@ -376,7 +376,7 @@ def _on(function: TorchLibraryFunction, arguments: tuple[Any, ...], named: dict[
 
 
 def _keys_of(function: TorchLibraryFunction, on: tuple[str, ...]) -> Sequence[DispatchKey | None]:
-    """The keys at which a call for an operator registers kernels that no `custom_op` has made."""
+    """Return the keys at which a call for an operator registers kernels that no `custom_op` has made."""
     match function:
         case TorchLibraryFunction.REGISTER_FAKE:
             return [DispatchKey.Meta]
@@ -394,7 +394,7 @@ def _keys_of(function: TorchLibraryFunction, on: tuple[str, ...]) -> Sequence[Di
 
 
 def _override(function: Callable[..., object], named: Mapping[str, object]) -> bool | None:
-    """What a call gives as `allow_override`, where that is not what the function has anyway."""
+    """Return what a call gives as `allow_override`, where that is not what the function has anyway."""
     if "allow_override" not in named:
         return None
     given, parameter = bool(named["allow_override"]), signature(function).parameters.get("allow_override")
@@ -416,7 +416,7 @@ def _name(text: str) -> OperatorName:
 
 
 def _name_in(arguments: Sequence[object]) -> str:
-    """The operator that a call of the bindings names first; empty for a fallback."""
+    """Return the operator that a call of the bindings names first; empty for a fallback."""
     text = next((one.partition("(")[0] for one in arguments if isinstance(one, str)), "")
     return "" if text in DispatchKey.__members__ else text
 

@@ -60,7 +60,7 @@ class ParsedTable:
         self._slots_of: dict[int, list[int]] = {}
 
     def slots_of(self, kernel: int) -> list[int]:
-        """The slots in which this kernel ought to be, ascending."""
+        """Return the slots in which this kernel ought to be, ascending."""
         found = self._slots_of.get(kernel)
         if found is None:
             found = self._slots_of[kernel] = [slot for slot, number, _ in self.rows if number == kernel]
@@ -87,7 +87,7 @@ class KernelNames:
         self._rows: dict[str, TableRow] = {}
 
     def calls_of(self, registration: Registration, copy: int, builder: CallBuilder) -> tuple[BindingCall, ...]:
-        """The calls of a registration; when it is in force `copy` times already, those of one more.
+        """Return the calls of a registration; when it is in force `copy` times already, those of one more.
 
         Raises:
             NotExpressibleError: the bindings have no call for it.
@@ -112,14 +112,14 @@ class KernelNames:
         return FIRST_CALL + self._next
 
     def shown(self, text: str, prefix: str) -> str:
-        """The text of a sandbox with the user's names and debug texts."""
+        """Return the text of a sandbox with the user's names and debug texts."""
         return self._debug.sub(self._put_back, text).replace(prefix, "")
 
     def _put_back(self, match: re.Match[str]) -> str:
         return self.origins[int(match[1])].debug
 
     def table(self, raw: str) -> ParsedTable:
-        """A table of any of the sandboxes, read."""
+        """Return a table of any of the sandboxes, read."""
         found = self.tables.get(raw)
         if found is None:
             read = self._rows.get
@@ -127,7 +127,7 @@ class KernelNames:
         return found
 
     def row(self, line: str) -> TableRow:
-        """A line of the raw table, read."""
+        """Return a line of the raw table, read."""
         found = self._rows.get(line)
         if found is None:
             found = self._rows[line] = self._read(line)
@@ -145,7 +145,7 @@ class KernelNames:
         return TableRow(slot, kernel, self._debug.sub(self._put_back, line))
 
     def slot_text(self, slot: int, kernel: int) -> str | None:
-        """What a line would say behind the key if this kernel sat in this slot; None for no kernel."""
+        """Return what a line would say behind the key if this kernel sat in this slot; None for no kernel."""
         if kernel == NO_KERNEL:
             return None
         if kernel == AMBIGUOUS:
@@ -259,7 +259,7 @@ class KernelObjects:
         self.pending = left
 
     def number_at(self, slot: int, address: int, wanted: int, before: int) -> int | None:
-        """The kernel whose object this is; None when nobody knows.
+        """Return the kernel whose object this is; None when nobody knows.
 
         Args:
             slot: the slot that shows it.

@@ -17,7 +17,7 @@ _MOST, _LONG, _DEEP = 50, 2_000, 2
 
 
 def own_modules(packages: Iterable[str]) -> Iterator[tuple[str, ModuleType]]:
-    """The imported modules of these packages, by name; of a module the package that it is in counts."""
+    """Return the imported modules of these packages, by name; of a module the package that it is in counts."""
     modules: Mapping[str, object] = sys.modules
     tops = {package.partition(".")[0] for package in packages}
     for name, module in sorted(modules.items()):
@@ -39,7 +39,7 @@ def shared_modules(packages: Iterable[str]) -> Iterator[tuple[str, ModuleType]]:
 
 
 def public_variables(module: ModuleType) -> dict[str, str]:
-    """What describes each variable whose name has no underscore in front; modules are no variables."""
+    """Return what describes each variable whose name has no underscore in front; modules are no variables."""
     return {
         name: description(value)
         for name, value in list(vars(module).items())
@@ -48,7 +48,7 @@ def public_variables(module: ModuleType) -> dict[str, str]:
 
 
 def description(value: object, deep: int = _DEEP) -> str:
-    """The type and the plain value of something; of a container the length, and the items that are plain."""
+    """Return the type and the plain value of something; of a container the length, and the items that are plain."""
     kind: type = type(value)
     if kind in _PLAIN:
         return _short(repr(value))

@@ -15,14 +15,14 @@ _BEFORE_PATH = re.compile(f"({_AT}|{_VIA})")
 
 
 def package_roots() -> tuple[str, ...]:
-    """The directories of this machine in which packages are found, longest first, each with its separator."""
+    """Return the directories of this machine in which packages are found, longest first, each with its separator."""
     folders = [os.path.dirname(os.path.dirname(torch().__file__)), *(path or os.getcwd() for path in sys.path)]
     found = {os.path.join(real, "") for path in folders for real in (os.path.abspath(path), os.path.realpath(path))}
     return tuple(sorted((root for root in found if os.path.dirname(root) != root), key=lambda p: (-len(p), p)))
 
 
 def package_path(path: str, roots: tuple[str, ...]) -> str:
-    """A path that starts at its package; one outside of the roots stays as it is.
+    """Return a path that starts at its package; one outside of the roots stays as it is.
 
     `/home/me/lib/python3.12/site-packages/torch/library.py:9` becomes `torch/library.py:9`.
     """
@@ -31,13 +31,13 @@ def package_path(path: str, roots: tuple[str, ...]) -> str:
 
 
 def modules_by_path(roots: tuple[str, ...]) -> dict[str, str]:
-    """The name of each imported module by the path of its file, which starts at its package."""
+    """Return the name of each imported module by the path of its file, which starts at its package."""
     files = ((name, str(getattr(module, "__file__", None) or "")) for name, module in list(sys.modules.items()))
     return {package_path(file, roots): name for name, file in files if file}
 
 
 def site_chain(site: CallSite, roots: tuple[str, ...]) -> str:
-    """A call site with the lines that lead from it to the call: `my/ops.py:12 via my/utils.py:250`."""
+    """Return a call site with the lines that lead from it to the call: `my/ops.py:12 via my/utils.py:250`."""
     return _VIA.join(package_path(line, roots) for line in (str(site), *site.via))
 
 
@@ -49,7 +49,7 @@ def without_root(debug: str, roots: tuple[str, ...]) -> str:
 
 
 def without_roots(text: str, roots: tuple[str, ...]) -> str:
-    """A text in which every path behind `registered at` and its `via` starts at the package."""
+    """Return a text in which every path behind `registered at` and its `via` starts at the package."""
     first, *rest = _BEFORE_PATH.split(text)
     return first + "".join(
         before + package_path(path, roots) for before, path in zip(rest[::2], rest[1::2], strict=True)

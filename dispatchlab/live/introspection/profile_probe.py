@@ -48,7 +48,7 @@ class NotMeasurableError(DispatchLabError):
 
 
 def measure_profile() -> Profile:
-    """The profile of the PyTorch that runs here; best in a process where no package registered anything.
+    """Return the profile of the PyTorch that runs here; best in a process where no package registered anything.
 
     Raises:
         NotMeasurableError: its slots cannot be read.
@@ -102,7 +102,7 @@ class _Operator:
         self.name = f"{self.namespace}::a"
 
     def library(self, number: int = _OTHER, *, kind: str = "FRAGMENT") -> Any:
-        """A library; what it registers is released at the end."""
+        """Return a library; what it registers is released at the end."""
         mark, namespace = self._mark, "_" if kind == "IMPL" else self.namespace
         made = bindings()._dispatch_library(kind, namespace, "", mark.file, mark.line(number))
         self._undo.callback(made.reset)
@@ -115,19 +115,19 @@ class _Operator:
         return library
 
     def rows(self) -> dict[str, str]:
-        """Its computed table: what stands behind each key."""
+        """Return its computed table: what stands behind each key."""
         table = str(bindings()._dispatch_dump_table(self.name))
         return dict(line.split(": ", 1) for line in table.splitlines())
 
     def filled(self, number: int) -> Names:
-        """The runtime keys that the kernel of the call with this number is at."""
+        """Return the runtime keys that the kernel of the call with this number is at."""
         debug = self._mark.debug(number)
         return tuple(
             key for key, row in self.rows().items() if row.startswith((f"{debug} [", f"fallthrough {debug} ["))
         )
 
     def slots(self) -> SlotView:
-        """Its slots."""
+        """Return its slots."""
         layout = memory_layout()
         assert layout is not None
         address = entry_address(layout, self.name)
@@ -151,7 +151,7 @@ def _value(key: str) -> Any:
 
 
 def _registered_keys() -> tuple[str, ...]:
-    """The keys where kernels can be registered."""
+    """Return the keys where kernels can be registered."""
     return tuple(key for key in running_keys().numbers if key != "Undefined")
 
 
@@ -176,7 +176,7 @@ def _aliases() -> dict[str, Names]:
 
 
 def _precedence(aliases: Mapping[str, Names]) -> Names:
-    """The alias keys between kernels and fallbacks: where two fill one slot, the one that keeps it comes first.
+    """Return the alias keys between kernels and fallbacks: where two fill one slot, the one that keeps it comes first.
 
     One that shares a slot with no other could stand anywhere, and stands last.
     """
@@ -292,7 +292,7 @@ def _accepts_fallback_without_slot() -> bool:
 
 
 def _accepts_kernels_in_wildcard_block() -> bool:
-    """Whether it is accepted; no for a PyTorch that ends the process."""
+    """Return whether it is accepted; no for a PyTorch that ends the process."""
     with _operator() as operator:
         library, value = operator.library(kind="IMPL"), _value("CPU")
         return _is_accepted_in_copy(lambda: library.impl(operator.name, value, stand_in))
@@ -319,7 +319,7 @@ def _is_accepted_in_copy(action: Callable[[], object]) -> bool:
 
 
 def _said_by_copy(question: Callable[[], str]) -> str:
-    """What a function gives in a copy of this process; empty when it did not come to its end."""
+    """Return what a function gives in a copy of this process; empty when it did not come to its end."""
     try:
         return str(in_a_copy(question, _LONGEST_S))
     except (CopyEndedError, TimeoutError):

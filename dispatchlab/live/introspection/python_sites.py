@@ -63,7 +63,7 @@ class FunctionSites:
         self._known: dict[int, tuple[object, FunctionSite]] = {}
 
     def of(self, value: object) -> FunctionSite:
-        """The function behind a value and its line. See Note [The site of a function]."""
+        """Return the function behind a value and its line. See Note [The site of a function]."""
         kept = self._known.get(id(value))
         if kept is None:  # the value is kept beside, so that its id stays its own
             kept = self._known[id(value)] = value, self._found(value)
@@ -75,7 +75,7 @@ class FunctionSites:
         return self.itself(self.unwrapped(value))
 
     def itself(self, function: object) -> FunctionSite:
-        """A function and its line, whatever it wraps."""
+        """Return a function and its line, whatever it wraps."""
         code = _code(function)
         return FunctionSite(_name(function), "" if code is None else self.line(code.co_filename, code.co_firstlineno))
 
@@ -84,7 +84,7 @@ class FunctionSites:
         return f"{package_path(file, self._roots)}:{line}" if os.path.isfile(file) else ""
 
     def unwrapped(self, value: object) -> object:
-        """The function that somebody wrote."""
+        """Return the function that somebody wrote."""
         for _ in range(_DEEP):
             inner = self._inner(value)
             if inner is None:
@@ -114,7 +114,7 @@ class FunctionSites:
 
 
 def _closed_over(function: FunctionType) -> Iterator[object]:
-    """The functions in the cells of a closure, each once."""
+    """Return the functions in the cells of a closure, each once."""
     seen: set[int] = set()
     for cell in function.__closure__ or ():
         try:
@@ -127,7 +127,7 @@ def _closed_over(function: FunctionType) -> Iterator[object]:
 
 
 def _code(value: object) -> CodeType | None:
-    """The code that runs when a value is called, or code of its class."""
+    """Return the code that runs when a value is called, or code of its class."""
     code = getattr(value, "__code__", None)
     if isinstance(code, CodeType):
         return code

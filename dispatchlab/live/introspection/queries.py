@@ -27,13 +27,13 @@ UPSTREAM = "PyTorch's own check"
 
 
 def operator_names() -> tuple[OperatorName, ...]:
-    """Every operator that has a def or a kernel, but for those of this package; sorted."""
+    """Return every operator that has a def or a kernel, but for those of this package; sorted."""
     names = sorted(bindings()._dispatch_get_all_op_names())
     return tuple(name_of(text) for text in names if not is_own(text))
 
 
 def look_at(names: Sequence[OperatorName]) -> tuple[tuple[Snapshot, tuple[Violation, ...]], ...]:
-    """What PyTorch shows of operators: the dump, the table, the schema, and its own check of the slots.
+    """Return what PyTorch shows of operators: the dump, the table, the schema, and its own check of the slots.
 
     Paths lose the folder in which this machine keeps its packages.
     """
@@ -68,13 +68,13 @@ def _keys_of(name: OperatorName, made: re.Pattern[str]) -> tuple[str, ...]:
 
 
 def privateuse1_name() -> str:
-    """The name that a package gave the PrivateUse1 backend; empty when none did."""
+    """Return the name that a package gave the PrivateUse1 backend; empty when none did."""
     name = str(bindings()._get_privateuse1_backend_name())
     return "" if name == "privateuseone" else name
 
 
 def schema_text(name: OperatorName) -> str | None:
-    """The schema of an operator; None when it has none."""
+    """Return the schema of an operator; None when it has none."""
     try:
         return str(bindings()._dispatch_find_schema_or_throw(name.qualified, name.overload).schema())
     except RuntimeError:
@@ -82,7 +82,7 @@ def schema_text(name: OperatorName) -> str | None:
 
 
 def upstream_check(name: str) -> str | None:
-    """What PyTorch's check of its invariants reports of an operator; None when they hold."""
+    """Return what PyTorch's check of its invariants reports of an operator; None when they hold."""
     try:
         bindings()._dispatch_check_invariants(name)
     except RuntimeError as error:
@@ -126,7 +126,7 @@ def _look_at(
 
 
 def overload_order(name: str) -> tuple[str, ...]:
-    """What a call of `torch.ops.ns.name` tries now, in order; nothing is cached by asking.
+    """Return what a call of `torch.ops.ns.name` tries now, in order; nothing is cached by asking.
 
     See Note [Packets of torch.ops].
 
@@ -149,7 +149,7 @@ def overload_order(name: str) -> tuple[str, ...]:
 
 
 def packet_schemas(name: str) -> tuple[tuple[str, str], ...]:
-    """The overloads in that order with their schemas, those included that only TorchScript has."""
+    """Return the overloads in that order with their schemas, those included that only TorchScript has."""
     schemas = {each.overload_name: str(each) for each in bindings()._jit_get_schemas_for_operator(name)}
     return tuple((overload, schemas[overload]) for overload in overload_order(name) if overload in schemas)
 
@@ -160,7 +160,7 @@ def unknown_keys() -> tuple[str, ...]:
 
 
 def limits_of(unknown: tuple[str, ...]) -> str:
-    """What works with a PyTorch that has these unknown keys, and what does not, in a sentence."""
+    """Return what works with a PyTorch that has these unknown keys, and what does not, in a sentence."""
     return (
         f"it has {_some(unknown)}, which dispatchlab does not know: registering, releasing and reading slots work; "
         "what is registered there cannot be recorded, written in a scenario or predicted"

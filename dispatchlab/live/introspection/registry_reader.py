@@ -113,7 +113,7 @@ class RegistryReader:
         self._last: Registry | None = None
 
     def read(self, imports: Iterable[str] = ()) -> Registry:
-        """Everything that is registered now, as `record_registry` records it.
+        """Return everything that is registered now, as `record_registry` records it.
 
         Raises:
             DispatchLabError: as for `record_registry`.
@@ -182,7 +182,7 @@ def record_operators(names: Collection[str]) -> Registry:
 
 
 def all_dumps() -> dict[str, str]:
-    """The dump of every operator, without those that this package itself has made."""
+    """Return the dump of every operator, without those that this package itself has made."""
     dump = bindings()._dispatch_dump
     return {name: dump(name) for name in _names()}
 
@@ -238,7 +238,7 @@ def _fallback(fallback: RecordedFallback, roots: tuple[str, ...]) -> RecordedFal
 
 
 def tags_of(operator: RecordedOperator) -> frozenset[str]:
-    """The names of the tags of an operator, which no dump shows."""
+    """Return the names of the tags of an operator, which no dump shows."""
     if operator.is_dangling:
         return frozenset()
     found = bindings()._get_operation_overload(operator.name.qualified, operator.name.overload)

@@ -36,7 +36,7 @@ class SiteLog(RegistrationWatch):
     """Knows who registered, between `open` and `pause`."""
 
     def sites(self, operator: str, key: DispatchKey | None, shown: Sequence[str]) -> tuple[CallSite | None, ...]:
-        """The site of each kernel of an operator at one key; None where it is not known.
+        """Return the site of each kernel of an operator at one key; None where it is not known.
 
         Args:
             operator: its full name; empty for backend fallbacks.
@@ -56,7 +56,7 @@ class SiteLog(RegistrationWatch):
         return frozenset(site.module for site in sites if not site.by_torch)
 
     def placed(self, operator: RecordedOperator) -> RecordedOperator:
-        """An operator whose debug texts name the call sites that are known.
+        """Return an operator whose debug texts name the call sites that are known.
 
         Args:
             operator: as its dump has it, with paths as PyTorch shows them.
@@ -91,12 +91,12 @@ def _placed_text(site: CallSite | None, debug: str) -> str:
 
 
 def site_text(site: CallSite, roots: tuple[str, ...]) -> str:
-    """A call site as a debug text: `registered at my/ops.py:12 via my/utils.py:250`."""
+    """Return a call site as a debug text: `registered at my/ops.py:12 via my/utils.py:250`."""
     return f"registered at {site_chain(site, roots)}"
 
 
 def placed_texts(log: SiteLog, dump: str, table: str) -> tuple[str, str]:
-    """A dump and a table that name the call sites that are known; as they are when they cannot be read.
+    """Return a dump and a table that name the call sites that are known; as they are when they cannot be read.
 
     Args:
         log: the log.
@@ -127,7 +127,7 @@ _of_imports: list[SiteLog] = []
 
 
 def log_of_imports() -> SiteLog | None:
-    """The log of all imports of this process that were logged; None when there were none."""
+    """Return the log of all imports of this process that were logged; None when there were none."""
     return _of_imports[0] if _of_imports else None
 
 
@@ -158,7 +158,7 @@ def registrations_logged() -> Iterator[None]:
 
 
 def running_ownership() -> Ownership:
-    """What is PyTorch's own in this process."""
+    """Return what is PyTorch's own in this process."""
     folder = os.path.dirname(os.path.dirname(torch_folder()))
     known = bindings()._dispatch_dump("aten::relu")
     installed = dict.fromkeys(os.path.join(path, "") for path in (folder, os.path.realpath(folder)))

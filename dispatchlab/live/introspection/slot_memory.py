@@ -75,7 +75,7 @@ def _words(address: int, count: int) -> ctypes.Array[ctypes.c_uint64]:
 
 
 def fingerprint(functor: int, boxed: int) -> int:
-    """What identifies the kernel with this functor and this boxed function."""
+    """Return what identifies the kernel with this functor and this boxed function."""
     return (functor + boxed * _SPREAD) % (1 << 64)
 
 
@@ -97,7 +97,7 @@ class SlotView:
         self.found: Fingerprints = np.empty(count, dtype=np.uint64)
 
     def fingerprints(self) -> Fingerprints:
-        """What identifies the kernel in each slot; the array is reused by the next call."""
+        """Return what identifies the kernel in each slot; the array is reused by the next call."""
         np.multiply(self.boxed, np.uint64(_SPREAD), self.found)
         np.add(self.found, self.functor, self.found)
         return self.found
@@ -129,7 +129,7 @@ def recomputed_by(view: SlotView, action: Callable[[], object]) -> tuple[int, ..
 
 
 def entry_address(layout: MemoryLayout, name: str, overload: str = "") -> int | None:
-    """The address of an operator's entry, with a schema or without; None when there is no such operator.
+    """Return the address of an operator's entry, with a schema or without; None when there is no such operator.
 
     The newest operators are looked at first, so one that was just registered is found at once.
     """
@@ -146,14 +146,14 @@ def entry_address(layout: MemoryLayout, name: str, overload: str = "") -> int | 
 
 
 def entry_addresses(layout: MemoryLayout) -> Iterator[tuple[str, int]]:
-    """Each operator with the address of its entry, with a schema or without; the newest first."""
+    """Return each operator with the address of its entry, with a schema or without; the newest first."""
     for address, (text, size), (text2, size2) in _entries(layout):
         name, overload = ctypes.string_at(text, size).decode(), ctypes.string_at(text2, size2).decode()
         yield f"{name}.{overload}" if overload else name, address
 
 
 def _entries(layout: MemoryLayout) -> Iterator[tuple[int, tuple[int, int], tuple[int, int]]]:
-    """The address of each entry, and the address and length of its name and of its overload's."""
+    """Return the address of each entry, and the address and length of its name and of its overload's."""
     node = _words(layout.sentinel, 2)[1]
     while node != layout.sentinel:
         if layout.old_strings:
@@ -192,7 +192,7 @@ def memory_layout() -> MemoryLayout | None:
 
 
 def is_readable() -> bool:
-    """Whether the slots of this process can be read."""
+    """Return whether the slots of this process can be read."""
     return memory_layout() is not None
 
 

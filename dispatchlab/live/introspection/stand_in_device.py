@@ -234,7 +234,7 @@ class _Device:
         return one
 
     def _moved(self, tensor: Any, kind: int) -> Any:
-        """A tensor of the other device over the same memory."""
+        """Return a tensor of the other device over the same memory."""
         module: Any = torch()
         try:
             capsule = module._C._to_dlpack(tensor)
@@ -318,7 +318,7 @@ def _output_names(op: Any) -> tuple[str, ...]:
 
 
 def _outputs(op: Any, named: Mapping[str, Any]) -> list[Any]:
-    """The tensors of the device that a call names as its outputs, each once."""
+    """Return the tensors of the device that a call names as its outputs, each once."""
     found: dict[int, Any] = {}
     for name in _output_names(op):
         given = named.get(name)

@@ -47,7 +47,7 @@ registrations=(3,))), ((0, 1),))
 
 
 def _imported(name: str, body: Sequence[int | str], bodies: Mapping[str, object]) -> list[str]:
-    """What has run, or is running, when a body ends: its imports, and the packages around them and around it."""
+    """Return what has run, or is running, when a body ends: its imports, and the packages around them and around it."""
     loaded = [each for item in body if isinstance(item, str) for each in _with_parents(item)]
     return [each for each in dict.fromkeys([*_with_parents(name), *loaded]) if each in bodies and each != name]
 
@@ -58,7 +58,7 @@ def _with_parents(name: str) -> Iterator[str]:
 
 
 def _circles(imports: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """The strongly connected components of a graph of imports, each behind those that it imports."""
+    """Return the strongly connected components of a graph of imports, each behind those that it imports."""
     number: dict[str, int] = {}
     lowest: dict[str, int] = {}
     open_ones: list[str] = []

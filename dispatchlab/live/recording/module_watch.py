@@ -93,7 +93,7 @@ class ModuleWatch:
         }
 
     def modules(self, numbers: Mapping[object, Sequence[int]]) -> Blocks:
-        """The modules that register, and the chains of registrations that their imports ask for.
+        """Return the modules that register, and the chains of registrations that their imports ask for.
 
         Args:
             numbers: by what `registered` was given, and by what C++ registered; nothing else counts.
@@ -174,7 +174,7 @@ class ModuleWatch:
         self._bodies.setdefault(running[0], []).append(what)
 
     def _running(self) -> Iterator[str]:
-        """The module bodies that are running, the innermost first, without those of PyTorch and our own.
+        """Return the module bodies that are running, the innermost first, without those of PyTorch and our own.
 
         Below what a thread runs lies what the main thread does meanwhile: a body that started it, and mostly waits.
         """
@@ -183,7 +183,7 @@ class ModuleWatch:
             yield from self._bodies_on(sys._current_frames().get(threading.main_thread().ident or 0))
 
     def _bodies_on(self, frame: FrameType | None) -> Iterator[str]:
-        """The module bodies on one stack."""
+        """Return the module bodies on one stack."""
         while frame is not None:
             code = frame.f_code
             if code.co_name == "<module>" and not code.co_filename.startswith((self._torch, self._own, "<")):
@@ -194,7 +194,7 @@ class ModuleWatch:
 
 
 def native(operator: object, key: object, debug: str) -> Native:
-    """What stands for a registration by C++; the key of a def is None."""
+    """Return what stands for a registration by C++; the key of a def is None."""
     return str(operator), "" if key is None else str(key), debug
 
 

@@ -64,7 +64,7 @@ def _before() -> _Before:
 
 
 def _run(order: Order, copy: ProcessCopy, limit_s: float) -> OrderRun:
-    """What came of an order.
+    """Return what came of an order.
 
     Raises:
         ImportTimeoutError: an import takes longer.
@@ -124,7 +124,7 @@ def _import(order: Order, before: _Before, say: Say) -> None:
 
 
 def _operators(before: _Before) -> Iterator[tuple[str, str]]:
-    """The dump, the table and the stale slots of each operator whose dump is not what it was."""
+    """Return the dump, the table and the stale slots of each operator whose dump is not what it was."""
     after = all_dumps()
     names = [name_of(name) for name, dump in after.items() if before.dumps.get(name) != dump]
     for name, (snapshot, violations) in zip(names, look_at(names), strict=True):

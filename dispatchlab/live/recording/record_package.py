@@ -95,7 +95,7 @@ class PackageRecord:
     registering: tuple[str, ...] = ()
 
     def idle(self, packages: Sequence[str]) -> tuple[str, ...]:
-        """Those of the packages none of whose modules registers anything."""
+        """Return those of the packages none of whose modules registers anything."""
         return tuple(one for one in packages if not any(f"{name}.".startswith(f"{one}.") for name in self.registering))
 
 
@@ -232,7 +232,7 @@ _OF_CALLS = ("torch_library", "custom_ops")
 
 
 def _registering(watched: _WatchedImports, calls: Sequence[WatchedCall], native: Sequence[Registered]) -> Iterator[str]:
-    """The modules that register something, sorted."""
+    """Return the modules that register something, sorted."""
     events = {id(call) for call in calls}
     by_cpp = {native_event(_operator(made), _key(made), made.debug) for made in native}
     names = {name for event, name in watched.modules.owners().items() if event in events or event in by_cpp}
@@ -244,7 +244,7 @@ def _registering(watched: _WatchedImports, calls: Sequence[WatchedCall], native:
 def _modules_of(
     watched: _WatchedImports, events: Mapping[int, object], registrations: Sequence[Registration]
 ) -> Blocks:
-    """The modules, with the numbers of what they register, and the order that their imports ask for.
+    """Return the modules, with the numbers of what they register, and the order that their imports ask for.
 
     Args:
         watched: what was seen.
@@ -276,7 +276,7 @@ class _Reader:
         return tuple(self._found)
 
     def dump(self, name: str, text: str | None) -> RecordedOperator | None:
-        """An operator from its dump; None where there is none."""
+        """Return an operator from its dump; None where there is none."""
         try:
             return None if text is None else read_dump(text)
         except (DispatchLabError, ValueError) as error:
@@ -284,7 +284,7 @@ class _Reader:
             return None
 
     def registrations(self, operator: RecordedOperator, *, def_only: bool = False) -> Iterator[Def | Impl]:
-        """The def and the kernels of an operator, of each key the oldest first."""
+        """Return the def and the kernels of an operator, of each key the oldest first."""
         name = str(operator.name)
         if operator.schema is not None:
             try:
@@ -297,7 +297,7 @@ class _Reader:
             yield Impl(operator.name, kernel.key, self._kernel(name, kernel), without_root(kernel.debug, self._roots))
 
     def call(self, call: WatchedCall) -> Iterator[Registration]:
-        """The registration that a watched call made."""
+        """Return the registration that a watched call made."""
         try:
             yield _registration(call, self._roots)
         except (DispatchLabError, ValueError) as error:
@@ -340,7 +340,7 @@ def _written(
     registrations: tuple[Registration, ...],
     modules_of: Callable[[Sequence[Registration]], Blocks],
 ) -> tuple[str, list[str]]:
-    """The text of a scenario with all registrations that can be written, and a sentence for each that cannot."""
+    """Return the text of a scenario with all registrations that can be written, and a sentence for each that cannot."""
 
     def text(some: tuple[Registration, ...]) -> str:
         named = operators_named_by(some)
@@ -377,7 +377,7 @@ def _qualified(call: WatchedCall, one: Def | Impl) -> OperatorName:
 
 
 def _registered_at(calls: Sequence[WatchedCall]) -> Iterator[tuple[str, DispatchKey | None]]:
-    """The operator and the key of each registration; a def has the key None, and a fallback no operator."""
+    """Return the operator and the key of each registration; a def has the key None, and a fallback no operator."""
     for call in calls:
         for one in call.made:
             match one:
@@ -438,7 +438,7 @@ def _added(
 
 
 def _only_new(now: RecordedOperator, new: Sequence[RecordedKernel], *, is_new: bool) -> RecordedOperator:
-    """The operator with its new kernels alone, those of one key newest first, and its schema if that is new."""
+    """Return the operator with its new kernels alone, those of one key newest first, and its schema if that is new."""
     by_key: dict[DispatchKey, list[RecordedKernel]] = {}
     for kernel in new:
         by_key.setdefault(kernel.key, []).append(kernel)
@@ -447,7 +447,7 @@ def _only_new(now: RecordedOperator, new: Sequence[RecordedKernel], *, is_new: b
 
 
 def _foundations(registrations: Sequence[Registration], dumps: Mapping[str, str], reader: _Reader) -> Iterator[Def]:
-    """The defs of operators of others, which kernels of the packages are for."""
+    """Return the defs of operators of others, which kernels of the packages are for."""
     defined = {str(one.operator.within(_home(each))) for each in registrations for one in _defs_in(each)}
     for name in operators_named_by(registrations):
         operator = None if str(name) in defined else reader.dump(str(name), dumps.get(str(name)))
@@ -466,7 +466,7 @@ def _defs_in(registration: Registration) -> Iterator[Def]:
 
 
 def _namespace(touched: set[OperatorName]) -> str:
-    """The namespace of most operators, which need not write it."""
+    """Return the namespace of most operators, which need not write it."""
     counts = Counter(name.namespace for name in sorted(touched, key=str))
     return counts.most_common(1)[0][0] if counts else "test"
 
@@ -505,7 +505,7 @@ def _plain(call: WatchedCall, debug: str) -> Registration:
 
 
 def _in_block(one: Registered) -> Registered:
-    """The registration as it stands in its block, where a def needs no namespace."""
+    """Return the registration as it stands in its block, where a def needs no namespace."""
     if isinstance(one, Def) and not isinstance(one.schema, OperatorName):
         return replace(one, schema=clone_with_name(one.schema, one.operator.without_namespace))
     return one

@@ -40,7 +40,7 @@ class Journal:
 
     @classmethod
     def create(cls) -> Journal:
-        """A new, empty journal in the directory for temporary files."""
+        """Return a new, empty journal in the directory for temporary files."""
         descriptor, path = tempfile.mkstemp(prefix="dispatchlab-", suffix=".journal")
         try:
             os.truncate(descriptor, _HEAD + 2 * _CAPACITY)
@@ -64,7 +64,7 @@ class Journal:
         self._count[0] = at + 1
 
     def sequence(self) -> tuple[StepSequence, int]:
-        """The steps that were kept, oldest first, and how many older ones were not."""
+        """Return the steps that were kept, oldest first, and how many older ones were not."""
         count: int = self._count[0]
         kept = min(count, _CAPACITY)
         steps = tuple(self._steps[at % _CAPACITY] for at in range(count - kept, count))

@@ -18,7 +18,7 @@ UNKNOWN = "made by nobody here"
 
 
 def kept_in_python(qualified: str, mark: CallMark) -> str:
-    """A line for each entry, with the debug texts of the mark; see `PythonState.text`.
+    """Return a line for each entry, with the debug texts of the mark; see `PythonState.text`.
 
     Args:
         qualified: the operator, as PyTorch has it.
@@ -40,7 +40,7 @@ def _text(function: object, mark: CallMark) -> str:
 
 
 def number_of(function: object) -> int | None:
-    """The number of the call that brought a function, in whatever wrappers; else that of its `custom_op`."""
+    """Return the number of the call that brought a function, in whatever wrappers; else that of its `custom_op`."""
     custom_op = torch()._library.custom_ops.CustomOpDef
     owners: list[Any] = []
     left, seen = deque([function]), set[int]()
@@ -65,7 +65,7 @@ def _closed_over(function: FunctionType) -> Iterator[object]:
 
 
 def _entries(qualified: str) -> Iterator[tuple[str, str, list[object]]]:
-    """The registry, the key in it, and the functions that are registered there, newest first."""
+    """Return the registry, the key in it, and the functions that are registered there, newest first."""
     found = torch()._library.simple_registry.singleton._data.get(qualified)
     if found is not None:
         holder = getattr(found, "fake_impl", None) or found.abstract_impl

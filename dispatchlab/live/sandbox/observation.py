@@ -191,19 +191,19 @@ class Observer:
         return ()
 
     def operator(self, name: OperatorName) -> ObservedOperator:
-        """What is remembered of an operator."""
+        """Return what is remembered of an operator."""
         operator = self._operators.get(name)
         if operator is None:
             operator = self._operators[name] = ObservedOperator(name, self._libraries.name_of(name))
         return operator
 
     def schema_of(self, operator: ObservedOperator) -> str | None:
-        """Its schema, with the user's names; None when it has none."""
+        """Return its schema, with the user's names; None when it has none."""
         found = schema_text(operator.raw)
         return None if found is None else self.shown(found)
 
     def shown(self, text: str) -> str:
-        """A text of PyTorch with the user's names and debug texts."""
+        """Return a text of PyTorch with the user's names and debug texts."""
         return self._names.shown(text, self._libraries.prefix)
 
     def forget_released(self) -> None:
@@ -247,7 +247,7 @@ class Observer:
         return found
 
     def _agrees(self, operator: ObservedOperator, known: ObservedSet) -> bool:
-        """Whether the slots hold what the table shows."""
+        """Return whether the slots hold what the table shows."""
         objects = self.objects
         if objects is None:
             table = known.observation.table
@@ -276,7 +276,7 @@ class Observer:
         return slots
 
     def _stale(self, operator: ObservedOperator, known: ObservedSet) -> dict[int, HeldKernel]:
-        """The stale slots, and what each holds."""
+        """Return the stale slots, and what each holds."""
         if self.objects is None:
             table = known.observation.table
             return _stale_by_bindings(_slots_by_bindings(operator.raw_text, table), table)
@@ -298,7 +298,7 @@ def _stale_slots(
     objects: KernelObjects,
     names: KernelNames,
 ) -> dict[int, HeldKernel]:
-    """The stale slots, which do not hold what the table shows, and what each holds.
+    """Return the stale slots, which do not hold what the table shows, and what each holds.
 
     Args:
         found: what the slots show.
@@ -320,7 +320,7 @@ def _stale_slots(
 
 
 def _slots_by_bindings(raw_name: str, table: ParsedTable) -> str:
-    """The slots as far as the bindings show them, which is whether they are filled, as the lines of a table."""
+    """Return the slots as far as the bindings show them, which is whether they are filled, as the lines of a table."""
     is_filled = bindings()._dispatch_has_computed_kernel_for_dispatch_key
     rows, keys = _rows(table), running_keys()
     for slot, key in enumerate(keys.runtime):
@@ -335,7 +335,7 @@ def _slots_by_bindings(raw_name: str, table: ParsedTable) -> str:
 
 
 def _stale_by_bindings(held: str, table: ParsedTable) -> dict[int, HeldKernel]:
-    """The same as `_stale_slots`, by what `_slots_by_bindings` gives."""
+    """Return the same as `_stale_slots`, by what `_slots_by_bindings` gives."""
     rows, slot_of = _rows(table), running_keys().slot_of
     lines = {slot_of[key]: text for key, _, text in (line.partition(": ") for line in held.splitlines())}
     found = {slot: HeldKernel(None, None) for slot in rows if slot not in lines}
@@ -346,7 +346,7 @@ def _stale_by_bindings(held: str, table: ParsedTable) -> dict[int, HeldKernel]:
 def _with_stale_slots(
     snapshot: Snapshot, table: ParsedTable, held: Mapping[int, HeldKernel]
 ) -> tuple[Snapshot, Violation]:
-    """The snapshot with what the slots hold, and the violation.
+    """Return the snapshot with what the slots hold, and the violation.
 
     Args:
         snapshot: what is shown of the operator, with the slots that it should have.

@@ -156,7 +156,7 @@ class LiveSandbox:
         return handle
 
     def snapshot(self, operator: OperatorName, /) -> Snapshot:
-        """What PyTorch shows of the operator now, and what sits in its slots."""
+        """Return what PyTorch shows of the operator now, and what sits in its slots."""
         return self._observer.snapshot(operator)
 
     def violations(self, operator: OperatorName, /) -> tuple[Violation, ...]:
@@ -352,7 +352,7 @@ class LocalEngine:
             sandbox.close()
 
     def _shared(self) -> tuple[KernelNames, ObservationCache]:
-        """What sandboxes share: everything when the registrations are known beforehand, else nothing."""
+        """Return what sandboxes share: everything when the registrations are known beforehand, else nothing."""
         builtin = builtin_fallbacks()
         if not self._registrations:
             return KernelNames(builtin), {}

@@ -96,11 +96,11 @@ class Worker:
         self._handles.pop((number, handle)).release()
 
     def snapshot(self, number: int, operator: OperatorName) -> Snapshot:
-        """What PyTorch shows of an operator."""
+        """Return what PyTorch shows of an operator."""
         return self._sandboxes[number][1].snapshot(operator)
 
     def violations(self, number: int, operator: OperatorName) -> tuple[Violation, ...]:
-        """The invariants that do not hold for an operator."""
+        """Return the invariants that do not hold for an operator."""
         return self._sandboxes[number][1].violations(operator)
 
     def run(
@@ -126,7 +126,7 @@ class Worker:
 
 
 def named(reference: str) -> Callable[..., object]:
-    """The function that `package.module:function` names."""
+    """Return the function that `package.module:function` names."""
     module, _, name = reference.partition(":")
     found: Callable[..., object] = getattr(import_module(module), name)
     return found

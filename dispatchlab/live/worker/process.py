@@ -43,7 +43,7 @@ _FRAME = re.compile(r'  File "(.+)", line (\d+) in ')
 
 
 def import_limit() -> float:
-    """How many seconds a package may take to be imported."""
+    """Return how many seconds a package may take to be imported."""
     try:
         return float(os.environ.get(IMPORT_LIMIT, "")) or 300.0
     except ValueError:
@@ -129,7 +129,7 @@ class WorkerProcess:
         _kill(self._process)
 
     def crash(self) -> DispatchLabError:
-        """Why the worker died, as `ask` raises it; it has died or is about to."""
+        """Return why the worker died, as `ask` raises it; it has died or is about to."""
         if self._crash is None:
             self._crash = self._autopsy()
         return self._crash
@@ -240,7 +240,7 @@ def _is_of(package: str, file: str) -> bool:
 
 
 def _last_output(lines: Sequence[str]) -> str:
-    """The last lines that a process wrote before it died, without those about its death."""
+    """Return the last lines that a process wrote before it died, without those about its death."""
     written = lines[: len(lines) - len(_last_words(lines))]
     what = [line.partition("what():")[2].strip() for line in written if "what():" in line]  # as an error of C++ ends
     written = what[-1:] or written[-_LAST_LINES:]
@@ -248,7 +248,7 @@ def _last_output(lines: Sequence[str]) -> str:
 
 
 def _last_words(lines: Sequence[str]) -> Sequence[str]:
-    """The lines that Python's faulthandler writes when a process dies."""
+    """Return the lines that Python's faulthandler writes when a process dies."""
     at = next((at for at, line in enumerate(lines) if line.startswith(_FATAL)), len(lines))
     return lines[at:]
 
@@ -261,7 +261,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _started(journal: Journal, errors: IO[bytes]) -> subprocess.Popen[bytes]:
-    """A new worker, which leads a process group of its own and so hears no Ctrl-C."""
+    """Return a new worker, which leads a process group of its own and so hears no Ctrl-C."""
     command = [sys.executable, "-P", "-c", _BOOT, str(Path(__file__).parents[3])]
     pipe = subprocess.PIPE
     if os.name != "posix":

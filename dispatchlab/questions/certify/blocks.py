@@ -19,7 +19,7 @@ _MOODS: dict[Certified, b.Mood] = {
 
 
 def certification_view(found: Certification, *, torch: str = "") -> View[Certification]:
-    """How certificates are shown.
+    """Return how certificates are shown.
 
     Args:
         found: the certificates.
@@ -73,7 +73,7 @@ def _blocks(found: Certification) -> Iterator[b.Block]:
 
 
 def _covered(found: Certification) -> Iterator[b.Line]:
-    """What was covered, and what is left out."""
+    """Return what was covered, and what is left out."""
     if found.against:
         same = f"left out, as they are the same in {found.against}: {found.left_out:,}"
         yield b.Line(f"{same}; --operator '*' certifies them, too")
@@ -99,12 +99,12 @@ def _not_covered(found: Certification) -> list[str]:
 
 
 def _reasons(found: Certification, cause: Cause) -> list[tuple[str, OrderReason]]:
-    """The operators whose order matters for a cause, once for each reason."""
+    """Return the operators whose order matters for a cause, once for each reason."""
     return [(one.operator, reason) for one in found.certificates for reason in one.reasons if reason.cause is cause]
 
 
 def _alike(reasons: list[tuple[str, OrderReason]]) -> dict[tuple[b.Inline, ...], list[str]]:
-    """The operators in which kernels of the same files override one another, most operators first."""
+    """Return the operators in which kernels of the same files override one another, most operators first."""
     groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[str, OrderReason]]] = {}
     for operator, reason in reasons:
         assert reason.winner is not None
@@ -123,7 +123,7 @@ def _alike(reasons: list[tuple[str, OrderReason]]) -> dict[tuple[b.Inline, ...],
 
 
 def _file(owner: Owner) -> str:
-    """Where a kernel comes from, without the line and the folders."""
+    """Return where a kernel comes from, without the line and the folders."""
     text = owner.debug.removeprefix("registered at ")
     return text.rpartition("/")[2].rpartition(":")[0] or text or "(no debug text)"
 

@@ -131,11 +131,11 @@ class Certification:
     unknown: tuple[Owner, ...] = ()
 
     def of(self, verdict: Certified) -> tuple[Certificate, ...]:
-        """The certificates with one verdict."""
+        """Return the certificates with one verdict."""
         return tuple(certificate for certificate in self.certificates if certificate.verdict is verdict)
 
     def because(self, cause: Cause) -> tuple[Certificate, ...]:
-        """Those in which the order matters for one cause."""
+        """Return those in which the order matters for one cause."""
         return tuple(
             certificate
             for certificate in self.certificates
@@ -163,22 +163,22 @@ class Pattern:
         return frozenset(self.keys)
 
     def counted(self, keys: frozenset[DispatchKey]) -> tuple[tuple[DispatchKey, int], ...]:
-        """Some of the keys with how many kernels each has."""
+        """Return some of the keys with how many kernels each has."""
         return tuple((key, self.keys.count(key)) for key in sorted(keys))
 
 
 def pattern_of(operator: RecordedOperator) -> Pattern:
-    """The pattern of an operator."""
+    """Return the pattern of an operator."""
     return Pattern(operator.schema is not None, tuple(kernel.key for kernel in operator.kernels))
 
 
 def owner_of(kernel: RecordedKernel) -> Owner:
-    """Whose kernel it is."""
+    """Return whose kernel it is."""
     return Owner(kernel.key, kernel.debug)
 
 
 def overrides_of(operator: RecordedOperator) -> Iterator[tuple[DispatchKey, Sequence[RecordedKernel]]]:
-    """The keys of an operator that have several kernels, with these, the newest first."""
+    """Return the keys of an operator that have several kernels, with these, the newest first."""
     for key, group in groupby(operator.kernels, key=lambda kernel: kernel.key):
         kernels = list(group)
         if len(kernels) > 1:

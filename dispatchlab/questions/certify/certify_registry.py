@@ -77,7 +77,7 @@ def certification_of(
     partial: bool = False,
     against: str = "",
 ) -> Certification:
-    """The certificates of a registry.
+    """Return the certificates of a registry.
 
     Args:
         recorded: the registry.
@@ -147,7 +147,7 @@ def certification_of_own(
     semantics: str | None = None,
     **options: Any,
 ) -> Certification:
-    """The certificates of what a recording adds to the registry of its PyTorch.
+    """Return the certificates of what a recording adds to the registry of its PyTorch.
 
     Args:
         recorded: the registry.
@@ -199,12 +199,12 @@ def _without_known(certification: Certification, difference: Difference) -> Cert
 
 
 def _is_by_custom_op(reason: OrderReason, own: RecordedOperator) -> bool:
-    """Whether it is about two kernels that one call of `custom_op` registers, always in one order."""
+    """Return whether it is about two kernels that one call of `custom_op` registers, always in one order."""
     return reason.cause is Cause.OVERRIDE and is_of_custom_op(own, reason.keys[0], own.kernels_at(reason.keys[0]))
 
 
 def _is_in(reason: OrderReason, own: RecordedOperator, base: RecordedOperator) -> bool:
-    """Whether it is an override that has the same kernels in the base."""
+    """Return whether it is an override that has the same kernels in the base."""
     if reason.cause is not Cause.OVERRIDE:
         return False
     mine, theirs = (
@@ -286,7 +286,7 @@ def certify_operator(
     trouble: str,
     stale: Sequence[Explored],
 ) -> tuple[Certificate, int]:
-    """The certificate of an operator, and how many steps were run for it.
+    """Return the certificate of an operator, and how many steps were run for it.
 
     Args:
         semantics: the dispatcher, with the fallbacks of the registry.
@@ -326,7 +326,7 @@ class _Bench:
         self.engine = LabEngine(self.semantics)
 
     def both_ways(self) -> str:
-        """Whether everything is accepted with the def first and with the def last; a sentence when not."""
+        """Return whether everything is accepted with the def first and with the def last; a sentence when not."""
         forward = range(len(self.registrations))
         for sequence in (forward, [*forward[1:], *forward[:1]]):
             state = self.space.empty()
@@ -338,7 +338,7 @@ class _Bench:
         return ""
 
     def random_sequence(self, may_be_stale: frozenset[int]) -> str:
-        """Whether a random sequence keeps to what was proved of the pattern; a sentence when not."""
+        """Return whether a random sequence keeps to what was proved of the pattern; a sentence when not."""
         count = len(self.registrations)
         newer = _newer_of(self.registrations)
         random, state, mask = SplitMix64(count), self.space.empty(), 0
@@ -361,7 +361,7 @@ class _Bench:
         return ""
 
     def overrides(self) -> Iterable[OrderReason]:
-        """Each key with several kernels, with two sequences that end differently."""
+        """Return each key with several kernels, with two sequences that end differently."""
         for key, kernels in overrides_of(self.operator):
             numbers = [at for at, one in enumerate(self.registrations) if isinstance(one, Impl) and one.key is key]
             pair = numbers[-2:]
@@ -394,7 +394,7 @@ class _Bench:
         return any(str(SLOT_KEYS[slot]) in violation.keys for violation in self.space.violations(state))
 
     def _sequence(self, keys: KeySequence) -> StepSequence:
-        """A sequence in keys as one of this operator: the kernels of a key in their order, its def for None."""
+        """Return a sequence in keys as one of this operator: the kernels of a key in their order, its def for None."""
         at: dict[DispatchKey | None, list[int]] = {}
         for number, one in enumerate(self.registrations):
             at.setdefault(one.key if isinstance(one, Impl) else None, []).append(number)

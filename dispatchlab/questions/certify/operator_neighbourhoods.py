@@ -29,7 +29,7 @@ MAX_KEYS = 16
 
 
 def key_bits(keys: Iterable[DispatchKey]) -> int:
-    """Keys as bits."""
+    """Return keys as bits."""
     bits = 0
     for key in keys:
         bits |= KEY_BIT[key]
@@ -37,13 +37,13 @@ def key_bits(keys: Iterable[DispatchKey]) -> int:
 
 
 def keys_in(bits: int) -> frozenset[DispatchKey]:
-    """The keys of bits; the bit of kernels without a key has none."""
+    """Return the keys of bits; the bit of kernels without a key has none."""
     found = {KEY_OF_BIT[1 << at] for at in set_bits(bits)}
     return frozenset(key for key in found if key is not None)
 
 
 def slots_left_stale(semantics: Semantics, keys: Sequence[DispatchKey]) -> frozenset[int]:
-    """The slots that one of these kernels changes without a refresh, at some set of the others."""
+    """Return the slots that one of these kernels changes without a refresh, at some set of the others."""
     tables = {}
     for count in range(len(keys) + 1):
         for chosen in combinations(keys, count):
@@ -58,7 +58,7 @@ def slots_left_stale(semantics: Semantics, keys: Sequence[DispatchKey]) -> froze
 
 
 def patterns_with_stale_slots(semantics: Semantics, patterns: Iterable[Pattern]) -> frozenset[Pattern]:
-    """Those of the patterns in which a kernel can change a slot that it does not refresh.
+    """Return those of the patterns in which a kernel can change a slot that it does not refresh.
 
     In all others, no slot is ever stale.
     """
@@ -79,7 +79,7 @@ def patterns_with_stale_slots(semantics: Semantics, patterns: Iterable[Pattern])
 
 
 def order_with_stale_slot(semantics: Semantics, pattern: Pattern, slot: int) -> tuple[DispatchKey, ...] | None:
-    """An order of all kernels after which a slot holds what it should not; None when there is none.
+    """Return an order of all kernels after which a slot holds what it should not; None when there is none.
 
     The last kernel that refreshes the slot decides: so it is enough to choose which of those that do not refresh it
     come before.
@@ -158,7 +158,7 @@ class Explored:
 
 
 def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) -> Explored:
-    """Every set of a neighbourhood, both directions of every edge.
+    """Return every set of a neighbourhood, both directions of every edge.
 
     Args:
         semantics: the dispatcher, with the fallbacks of the registry.
@@ -221,12 +221,12 @@ def _in_keys(sequence: StepSequence, registrations: Sequence[Registration]) -> K
 
 
 def fallback_comes_and_goes(semantics: Semantics, fallback: Fallback) -> bool:
-    """Whether the proof takes a fallback as one that is registered and released."""
+    """Return whether the proof takes a fallback as one that is registered and released."""
     return fallback.key is not None and not stays(semantics, fallback.key, fallback.debug)
 
 
 def stays(semantics: Semantics, key: DispatchKey, debug: str) -> bool:
-    """Whether a fallback of a registry replaced another, so that the proof takes it as always in force.
+    """Return whether a fallback of a registry replaced another, so that the proof takes it as always in force.
 
     Its release leaves something else than there was before it came: see Note [Fallbacks that replace].
     """

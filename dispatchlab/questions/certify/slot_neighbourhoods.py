@@ -62,7 +62,7 @@ from dispatchlab.questions.certify.operator_neighbourhoods import (
 def neighbourhoods_of(
     semantics: Semantics, patterns: Sequence[Pattern]
 ) -> Mapping[Pattern, frozenset[Neighbourhood] | str]:
-    """The neighbourhoods of the slots of each pattern; a sentence for one that cannot be proved by them.
+    """Return the neighbourhoods of the slots of each pattern; a sentence for one that cannot be proved by them.
 
     Args:
         semantics: the dispatcher, with the fallbacks of the registry.
@@ -106,7 +106,7 @@ class _Roles:
         self._known: dict[tuple[int, tuple[tuple[DispatchKey, int], ...]], tuple[Neighbourhood, ...]] = {}
 
     def neighbourhoods(self, pattern: Pattern) -> frozenset[Neighbourhood] | str:
-        """The neighbourhoods of a pattern; a sentence where there are none that can be explored."""
+        """Return the neighbourhoods of a pattern; a sentence where there are none that can be explored."""
         keys = pattern.kernel_keys
         if refused := keys & self._refused:
             return f"a kernel at {min(refused)} was refused"
@@ -138,7 +138,7 @@ class _Roles:
 
 
 def undeclared(semantics: Semantics, keys: Iterable[DispatchKey]) -> str:
-    """What the plain computation looks at besides the groups that it declares, a sentence; empty when nothing.
+    """Return what the plain computation looks at besides the groups that it declares, a sentence; empty when nothing.
 
     Args:
         semantics: whose precedence it is.

@@ -22,7 +22,7 @@ _COMMANDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFORMATION: 
 
 
 def github_annotations(report: CheckReport, checkout: Checkout) -> str:
-    """The findings, the most harmful first, and after them a line for each question.
+    """Return the findings, the most harmful first, and after them a line for each question.
 
     Args:
         report: what was found.
@@ -55,7 +55,7 @@ def _places(group: FindingGroup, checkout: Checkout) -> Iterator[tuple[str, int]
 
 
 def findings_sarif(source: str, findings: Iterable[Finding], packages: Sequence[str], checkout: Checkout) -> str:
-    """The findings of questions about packages, as SARIF.
+    """Return the findings of questions about packages, as SARIF.
 
     Args:
         source: the command.

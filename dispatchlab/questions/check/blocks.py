@@ -16,7 +16,7 @@ from dispatchlab.views.view import View
 
 
 def check_view(found: CheckReport, *, complete: bool = False) -> View[CheckReport]:
-    """How a check is shown.
+    """Return how a check is shown.
 
     Args:
         found: the check.
@@ -32,7 +32,7 @@ def _(value: CheckReport) -> object:
 
 
 def summary(found: CheckReport) -> str:
-    """The result in one line."""
+    """Return the result in one line."""
     return f"{' and '.join(found.packages)}: {_result(found)}"
 
 
@@ -46,7 +46,7 @@ def _result(found: CheckReport) -> str:
 
 
 def hidden_text(found: CheckReport) -> str:
-    """How many findings are not shown; empty when all are."""
+    """Return how many findings are not shown; empty when all are."""
     hidden = found.groups[SHOWN:]
     if not hidden:
         return ""

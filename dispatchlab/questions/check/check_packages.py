@@ -135,7 +135,7 @@ def _asked(
     trials: TrialProcess | None,
     questions: Collection[Question],
 ) -> CheckReport:
-    """The report with the answers of all questions but the trials."""
+    """Return the report with the answers of all questions but the trials."""
     try:
         facts = _facts(named, later)
     except ImportFailedError as error:
@@ -189,7 +189,7 @@ def _with_fixed_orders(report: CheckReport) -> CheckReport:
 def _failed_import(
     named: tuple[str, ...], fails: Collection[Question], trials: TrialProcess, error: ImportFailedError
 ) -> CheckReport:
-    """The report of packages that cannot be imported, where the cause is known.
+    """Return the report of packages that cannot be imported, where the cause is known.
 
     Raises:
         ImportFailedError: it is not.

@@ -78,7 +78,7 @@ def check_report(reports: Sequence[LintReport], selection: Selection = EVERYTHIN
 
 
 def _notes(report: LintReport) -> Iterator[str]:
-    """What was left out and why."""
+    """Return what was left out and why."""
     if report.known:
         yield f"not shown: {counted(report.known, 'finding')} of PyTorch itself or of the source that is compared with"
     if report.own:

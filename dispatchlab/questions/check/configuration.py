@@ -53,7 +53,7 @@ class Settings:
 
 
 def settings_of(root: Path) -> Settings:
-    """The settings of the project in a folder; paths in them are relative to it.
+    """Return the settings of the project in a folder; paths in them are relative to it.
 
     Raises:
         SettingsError: pyproject.toml cannot be read, or says what the check does not know.
@@ -103,7 +103,7 @@ def _settings(table: Mapping[str, Any], root: Path) -> Settings:
 
 
 def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """A text, or a list of texts."""
+    """Return a text, or a list of texts."""
     value = table.get(key, [])
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list) or not all(isinstance(one, str) and one.strip() for one in found):

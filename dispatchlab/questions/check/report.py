@@ -96,7 +96,7 @@ class CheckReport:
 
 
 def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings without what lint says of the order of registrations whose order was found to matter."""
+    """Return the findings without what lint says of the order of registrations whose order was found to matter."""
     every = tuple(findings)
     depends = [(one.operator, _lines(one)) for one in every if one.code == Question.ORDER]
     return tuple(

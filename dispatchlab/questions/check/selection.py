@@ -128,7 +128,7 @@ class Selection:
         return not any(finding.code in codes for codes in (*ignored, *self._comments(finding)))
 
     def _comments(self, finding: Finding) -> Iterator[frozenset[str]]:
-        """The codes that comments at the lines of a finding name."""
+        """Return the codes that comments at the lines of a finding name."""
         for path, number in (site for debug in finding.owners for site in sites_in(debug)):
             file = None if self.checkout is None else self.checkout.file(path)
             if file is None:

@@ -28,7 +28,7 @@ _MOODS: dict[Way, b.Mood] = {
 
 
 def coverage_view(report: CoverageReport, *, torch: str = "") -> View[CoverageReport]:
-    """How coverage is shown.
+    """Return how coverage is shown.
 
     Args:
         report: what is covered.

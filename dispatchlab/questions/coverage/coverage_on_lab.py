@@ -56,7 +56,7 @@ def coverage_report(
 
 
 def _no_answer(recorded: Recorded, key: DispatchKey, name: str) -> str:
-    """Why nothing follows for a backend whose kernels come with other builds; empty where all is well."""
+    """Return why nothing follows for a backend whose kernels come with other builds; empty where all is well."""
     backend = backend_named(key)
     if backend is None or not is_in_tree(backend) or has_kernels_for(recorded.torch, recorded.imports, backend):
         return ""

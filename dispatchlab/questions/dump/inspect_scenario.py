@@ -104,7 +104,7 @@ class Explains(Protocol):
     """A sandbox that knows the reasons behind what it shows."""
 
     def explain(self, name: OperatorName, /) -> OperatorView | None:
-        """An operator with its reasons; None when nothing is registered for it."""
+        """Return an operator with its reasons; None when nothing is registered for it."""
 
 
 class InspectOptions(NamedTuple):
@@ -190,7 +190,7 @@ def inspect_scenario(
 
 
 def _beneath(scenario: Scenario) -> Recorded | None:
-    """The registry that a scenario stands on; without one, no module that reads registries is imported."""
+    """Return the registry that a scenario stands on; without one, no module that reads registries is imported."""
     if scenario.registry is None:
         return None
     from dispatchlab.questions.sources.find_sources import registry_of_scenario
@@ -240,7 +240,7 @@ def _over_registry(
 def ground_of(
     scenario: Scenario, beneath: Recorded, names: Sequence[OperatorName], semantics: str
 ) -> tuple[Semantics, tuple[Registration, ...]]:
-    """What is registered beneath a scenario that stands on a registry. See Note [A record stands on a registry].
+    """Return what is registered beneath a scenario that stands on a registry. See Note [A record stands on a registry].
 
     A def that the scenario repeats is left out here, so that it is made by the scenario when its step is run.
 
@@ -296,7 +296,7 @@ def is_packet_of(asked: str, names: Sequence[str]) -> bool:
 def packet_from(
     view: Callable[[OperatorName], OperatorView], names: Sequence[str], order: Sequence[str], source: str
 ) -> Packet:
-    """The overloads that have a def, in an order; where it lacks one of them, the order is not known."""
+    """Return the overloads that have a def, in an order; where it lacks one of them, the order is not known."""
     schemas = {name: schema for name in names if (schema := view(name_of(name)).schema) is not None}
     known = {*map(overload_of, schemas)} <= {*order}
     unknown = "" if known else f"{source} does not say in which order a call tries them"
@@ -305,7 +305,7 @@ def packet_from(
 
 
 def _sequence(after: str | None, scenario: Scenario) -> StepSequence:
-    """All registrations in the order of the file, unless a sequence is given."""
+    """Return all registrations in the order of the file, unless a sequence is given."""
     count = len(scenario.registrations)
     if after is None:
         return tuple(range(count))
@@ -358,7 +358,7 @@ def _after(
 
 
 def view_in(sandbox: Sandbox, snapshot: Snapshot) -> OperatorView:
-    """An operator as a sandbox shows it, with the reasons behind its table where the sandbox knows them."""
+    """Return an operator as a sandbox shows it, with the reasons behind its table where the sandbox knows them."""
     view = sandbox.explain(snapshot.operator) if isinstance(sandbox, Explains) else None
     if view is not None:
         return view
@@ -375,7 +375,7 @@ def view_in(sandbox: Sandbox, snapshot: Snapshot) -> OperatorView:
 
 
 def with_reasons(found: Inspection, model: Callable[[OperatorName], OperatorView | None]) -> Inspection:
-    """What PyTorch printed, with the reasons of the lab engine. See Note [Reasons for a live table]."""
+    """Return what PyTorch printed, with the reasons of the lab engine. See Note [Reasons for a live table]."""
 
     def view(name: OperatorName) -> OperatorView:
         seen, modelled = found.view(name), model(name)

@@ -31,12 +31,12 @@ class Listing:
     keys: tuple[DispatchKey, ...] = ()
 
     def kernels(self, operator: RecordedOperator) -> list[RecordedKernel]:
-        """The kernels of an operator at the keys that were asked for; all of them when none were."""
+        """Return the kernels of an operator at the keys that were asked for; all of them when none were."""
         return [kernel for kernel in operator.kernels if not self.keys or kernel.key in self.keys]
 
 
 def listing_view(found: Listing) -> View[Listing]:
-    """A line for each operator, with the kernels that the listing is about."""
+    """Return a line for each operator, with the kernels that the listing is about."""
     return View(found, lines=lambda _: (_line(found, operator) for operator in found.operators))
 
 

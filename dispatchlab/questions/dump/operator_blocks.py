@@ -39,7 +39,7 @@ _STALE = "stale slot"
 
 
 def operator_blocks(view: OperatorView, *, keys: Collection[str] = (), everything: bool = False) -> Iterator[Block]:
-    """An operator: what it is, then its table by kernel.
+    """Return an operator: what it is, then its table by kernel.
 
     Args:
         view: the operator.
@@ -92,13 +92,13 @@ def operator_blocks(view: OperatorView, *, keys: Collection[str] = (), everythin
 
 
 def schema_title(schema: str) -> tuple[Inline, ...]:
-    """A schema, its name bold."""
+    """Return a schema, its name bold."""
     name, bracket, rest = schema.partition("(")
     return (strong(name), f"{bracket}{rest}")
 
 
 def packet_lines(packet: Packet) -> Iterator[Block]:
-    """What a call of the name tries, a schema each."""
+    """Return what a call of the name tries, a schema each."""
     count = counted(len(packet.overloads), "overload")
     tries = warn(f": {packet.unknown}") if packet.unknown else "; a call tries them in this order:"
     yield Line((strong(packet.name), f" has {count}", tries))
@@ -121,7 +121,7 @@ class _Usual:
         self._flags, self._one_type = flags, one_type
 
     def about(self, group: KernelGroup) -> Inline:
-        """Where a kernel comes from, and what is unusual about it."""
+        """Return where a kernel comes from, and what is unusual about it."""
         kernel = group.registered
         unusual = "" if kernel is None or kernel.flags == self._flags else f" [{' '.join(kernel.flags)}]"
         inferred = "" if kernel is None or self._one_type else f" {kernel.inferred or '(no schema)'}"
@@ -140,7 +140,7 @@ def _key(group: KernelGroup) -> Cell:
 
 
 def _runs(group: KernelGroup) -> Iterator[Inline]:
-    """The keys that run a kernel, and those at which another one runs."""
+    """Return the keys that run a kernel, and those at which another one runs."""
     for served in group.served:
         if served.reason is not Provenance.KERNEL or served.keys != (group.key,):
             yield (Span(f"{served.reason} ", REASON_MOODS[served.reason]), f"of {_names(served.keys)}")
@@ -173,7 +173,7 @@ def _lost(row: TableRow) -> Iterator[Inline]:
 
 
 def operator_json(snapshot: Snapshot, view: OperatorView, keys: Collection[str]) -> dict[str, object]:
-    """An operator for programs: its texts, and its rows with their reasons.
+    """Return an operator for programs: its texts, and its rows with their reasons.
 
     Args:
         snapshot: the operator as it is seen.

@@ -15,7 +15,7 @@ NO_LINE = "(no line known)"
 
 
 def operator_text(snapshot: Snapshot, *, keys: Collection[str] = ()) -> str:
-    """The dump of an operator, an empty line, and its table.
+    """Return the dump of an operator, an empty line, and its table.
 
     Args:
         snapshot: the operator.
@@ -25,14 +25,14 @@ def operator_text(snapshot: Snapshot, *, keys: Collection[str] = ()) -> str:
 
 
 def only_rows(table: str, keys: Collection[str]) -> str:
-    """The rows of a table that are about `keys`; all of them when there are none."""
+    """Return the rows of a table that are about `keys`; all of them when there are none."""
     if not keys:
         return table
     return "".join(row_text(key, str(entry)) for key, entry in parse_table(table).items() if key.name in keys)
 
 
 def python_text(rows: Sequence[PythonRegistration]) -> str:
-    """What each registry of Python holds and when it applies, then a line for each registration."""
+    """Return what each registry of Python holds and when it applies, then a line for each registration."""
     lines = []
     for registry, title, some in by_registry(rows):
         lines.append(f"{title}, {registry.applies}")
@@ -44,14 +44,14 @@ def python_text(rows: Sequence[PythonRegistration]) -> str:
 
 
 def by_registry(rows: Sequence[PythonRegistration]) -> Iterator[tuple[PythonRegistry, str, list[PythonRegistration]]]:
-    """Each registry with its title, which names the import that fills it, and its rows."""
+    """Return each registry with its title, which names the import that fills it, and its rows."""
     for name, some in groupby(rows, key=lambda one: one.registry):
         registry = REGISTRY_NAMED[name]
         yield registry, f"{registry.title}{f' (import {registry.needs})' if registry.needs else ''}", list(some)
 
 
 def python_marks(one: PythonRegistration) -> Iterator[str]:
-    """What is unusual about a registration."""
+    """Return what is unusual about a registration."""
     if not one.active:
         yield "overridden"
     if one.needs != one.described.needs:
@@ -79,7 +79,7 @@ def stale_text(snapshot: Snapshot) -> str:
 
 
 def refused_step_text(step: Step, registration: str, refusal: Refusal) -> str:
-    """A line about a step that the dispatcher refused.
+    """Return a line about a step that the dispatcher refused.
 
     Args:
         step: the step.

@@ -14,7 +14,7 @@ from dispatchlab.views.blocks import Block, Line, Section, source, warn
 
 
 def python_screen(rows: Sequence[PythonRegistration], *, name: str | None = None) -> Iterator[Block]:
-    """The registrations for a terminal, with a title for each registry.
+    """Return the registrations for a terminal, with a title for each registry.
 
     Args:
         rows: the registrations.

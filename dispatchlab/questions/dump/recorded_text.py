@@ -49,7 +49,7 @@ def bundled_text(name: str, source: str | None, *, layer: str = "all", report: C
 
 
 def recorded_text(recorded: Recorded, operator: RecordedOperator) -> str:
-    """The dump of an operator, an empty line, and its table, under the precedence of the recorded PyTorch.
+    """Return the dump of an operator, an empty line, and its table, under the precedence of the recorded PyTorch.
 
     Args:
         recorded: the registry, for its fallbacks.

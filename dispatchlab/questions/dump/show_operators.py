@@ -55,7 +55,7 @@ class DumpOptions(NamedTuple):
         return self.operator
 
     def with_source(self, report: Report) -> DumpOptions:
-        """The same with the registry that answers when none was named, which is reported."""
+        """Return the same with the registry that answers when none was named, which is reported."""
         if self.source is not None or self.engine == "torch":
             return self
         from dispatchlab.registries.builds import default_registry  # costs start-up, and a named source needs none
@@ -74,7 +74,7 @@ class _Part(NamedTuple):
 
 @collector_paused()  # which would look at the operators that are kept again and again
 def operators(asked: DumpOptions, *, after: str | None, report: Report) -> View[Any]:
-    """Operators: their kernels, their tables, and what Python registers.
+    """Return operators: their kernels, their tables, and what Python registers.
 
     Args:
         asked: what was asked.
@@ -141,7 +141,7 @@ def _report_what_is_missing(inspection: Inspection, parts: list[_Part], asked: D
 
 
 def _lines(inspection: Inspection, parts: list[_Part], asked: DumpOptions) -> Iterator[Block]:
-    """The texts that PyTorch prints, then what Python registers, and the overloads of a name of several."""
+    """Return the texts that PyTorch prints, then what Python registers, and the overloads of a name of several."""
     from dispatchlab.questions.dump.operator_text import operator_text, python_text
 
     texts = []
@@ -173,7 +173,7 @@ def _screen(inspection: Inspection, parts: list[_Part], asked: DumpOptions) -> I
 
 
 def _packet_lines(inspection: Inspection, follows: bool) -> Iterator[Block]:  # noqa: FBT001  of this module
-    """The overloads that a call tries, where a name of several was asked for."""
+    """Return the overloads that a call tries, where a name of several was asked for."""
     if inspection.packet is None or not inspection.packet.overloads:
         return
     from dispatchlab.questions.dump.operator_blocks import packet_lines
@@ -208,7 +208,7 @@ def _value(inspection: Inspection, asked: DumpOptions) -> dict[str, object]:
 
 
 def listing(asked: DumpOptions, *, report: Report) -> View[Any]:
-    """The operators of a registry, with their active kernels at the keys that were asked for.
+    """Return the operators of a registry, with their active kernels at the keys that were asked for.
 
     Raises:
         DispatchLabError: there is no such operator or key, or the source cannot be used.

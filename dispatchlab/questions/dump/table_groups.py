@@ -93,7 +93,7 @@ class GroupedTable:
 
 
 def group_by_kernel(view: OperatorView, keys: Collection[str] = ()) -> GroupedTable:
-    """The table by kernel.
+    """Return the table by kernel.
 
     Args:
         view: the operator with the reasons behind its table.
@@ -155,19 +155,19 @@ class _Collected:
             keys.append(row.key)
 
     def group(self) -> KernelGroup:
-        """The kernel with its rows."""
+        """Return the kernel with its rows."""
         served = tuple(Served(reason, tuple(keys)) for reason, keys in self._served.items())
         lost = tuple(Lost(why, winner, tuple(keys)) for (why, winner), keys in self._lost.items())
         return KernelGroup(self.key, self.debug, self.registered, self._fallthrough, served, lost)
 
 
 def _registered_at(provenance: Provenance) -> tuple[str, ...]:
-    """The keys at which kernels of a provenance are registered, the one that comes first first."""
+    """Return the keys at which kernels of a provenance are registered, the one that comes first first."""
     return (CATCH_ALL,) if provenance is Provenance.CATCH_ALL else tuple(map(str, aliases_of(provenance)))
 
 
 def _kernel_of(row: TableRow, kernels: list[_Collected]) -> _Collected:
-    """The kernel that has a row. A table that PyTorch printed does not name the key that it is registered at."""
+    """Return the kernel that has a row. A table that PyTorch printed does not name the key that it is registered at."""
     assert row.reason is not None
     active = [kernel for kernel in kernels if kernel.registered is not None and kernel.registered.active]
     by_text = [each for each in active if each.debug == row.debug]
@@ -182,7 +182,7 @@ def _kernel_of(row: TableRow, kernels: list[_Collected]) -> _Collected:
 
 
 def _beaten_kernel(beaten: Beaten, kernels: list[_Collected]) -> _Collected:
-    """The kernel that lost a row: an overridden one where a newer one beat it."""
+    """Return the kernel that lost a row: an overridden one where a newer one beat it."""
     same = [kernel for kernel in kernels if (kernel.key, kernel.debug) == (beaten.source, beaten.debug)]
     if not same:
         return _added(_Collected(beaten.source, beaten.debug, None), kernels)

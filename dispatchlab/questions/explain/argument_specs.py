@@ -88,7 +88,7 @@ ArgumentSpec: TypeAlias = str | Tensor | Generator | Sequence[Tensor | None] | N
 
 
 def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec], *, privateuse1: str = "") -> Described:
-    """What the arguments of a call add to its key set.
+    """Return what the arguments of a call add to its key set.
 
     Args:
         schema: the operator's.
@@ -118,7 +118,7 @@ def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec], *,
 
 
 def deciding_arguments(schema: FunctionSchema) -> list[Argument]:
-    """The arguments that decide the dispatch, or that of calls which are not boxed."""
+    """Return the arguments that decide the dispatch, or that of calls which are not boxed."""
     dispatched = schema.dispatch_arguments()
     return [
         argument
@@ -130,7 +130,7 @@ def deciding_arguments(schema: FunctionSchema) -> list[Argument]:
 def _assign_specs(
     schema: FunctionSchema, deciding: Sequence[str], specs: Sequence[ArgumentSpec]
 ) -> tuple[dict[str, str], dict[str, ArgumentSpec]]:
-    """The spec of each argument and option by its name: all as texts, and the values among them."""
+    """Return the spec of each argument and option by its name: all as texts, and the values among them."""
     settings = [argument.name for argument in schema.arguments if argument.name in ("device", "layout", "dtype")]
     names = dict.fromkeys((*deciding, *settings))
     given: dict[str, str] = {}
@@ -160,7 +160,7 @@ def _assign_specs(
 
 
 def _parts(described: str) -> list[str]:
-    """The words of a description, which may be joined by `+`."""
+    """Return the words of a description, which may be joined by `+`."""
     return described.replace("+", " ").split()
 
 
@@ -169,7 +169,7 @@ def _required_type(type_: Type) -> Type:
 
 
 def _keys_of_text(argument: Argument, text: str | None, privateuse1: str) -> tuple[DispatchKeySet, str]:
-    """The keys of an argument by its description, and what is surprising about them."""
+    """Return the keys of an argument by its description, and what is surprising about them."""
     keys = EMPTY
     if text is None or text == "list:":
         elements = []
@@ -193,7 +193,7 @@ def _keys_of_text(argument: Argument, text: str | None, privateuse1: str) -> tup
 
 
 def _words(spec: ArgumentSpec) -> str:
-    """An argument in words, those of a tensor without what only its keys show."""
+    """Return an argument in words, those of a tensor without what only its keys show."""
     match spec:
         case str():
             return spec
@@ -233,7 +233,7 @@ def _generator_key(text: str, privateuse1: str) -> DispatchKey:
 
 
 def keys_of_spec(text: str, *, privateuse1: str = "") -> DispatchKeySet:
-    """The keys of a tensor.
+    """Return the keys of a tensor.
 
     Args:
         text: words in any order: a device (`cpu` when left out), a layout, `quantized`, `requires_grad` (which adds
@@ -314,7 +314,7 @@ _TENSOR_KEYS: Mapping[str, _TensorKey] = MappingProxyType(
 
 
 def _plain_backend(word: str) -> str:
-    """The backend whose plain tensors a key stands for; empty for every other word."""
+    """Return the backend whose plain tensors a key stands for; empty for every other word."""
     key = _TENSOR_KEYS.get(word)
     return key.backend if key is not None and key == _TensorKey(key.backend) else ""
 

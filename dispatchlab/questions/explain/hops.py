@@ -60,7 +60,7 @@ def _expanded(keys: tuple[DispatchKey, ...]) -> DispatchKeySet:
 
 
 def schema_of(view: OperatorView) -> FunctionSchema:
-    """The schema of an operator.
+    """Return the schema of an operator.
 
     Raises:
         NotCallableError: it has none.
@@ -124,7 +124,7 @@ class _Table:
         return cls(held, frozenset(fallthroughs.union(DispatchKey[key] for key in view.skipped)))
 
     def skipped_from(self, base: DispatchKeySet) -> DispatchKeySet:
-        """The final set: without the keys at which the operator falls through."""
+        """Return the final set: without the keys at which the operator falls through."""
         return DispatchKeySet(masks(slots_of(self.skipped)).applied(base.bits))
 
 
@@ -141,7 +141,7 @@ def _chosen(row: TableRow) -> Chosen | None:
 
 
 def _first_hop(table: _Table, caller: _Caller) -> Hop:
-    """The hop of a new call."""
+    """Return the hop of a new call."""
     arguments, thread = caller.described.keys, caller.thread
     everything = arguments | thread.included
     applied = masks_of(thread.included, thread.excluded)
@@ -209,7 +209,7 @@ class _Caller:
     thread: ThreadKeys
 
     def has_tensors(self) -> bool:
-        """Whether an argument is a tensor, or a list of tensors that may be empty."""
+        """Return whether an argument is a tensor, or a list of tensors that may be empty."""
         return any(
             "Tensor[" in argument.type or ("Tensor" in argument.type and argument.keys)
             for argument in self.described.arguments
@@ -244,7 +244,7 @@ class _End:
 
 
 def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema) -> _Next | _Anew | _End:
-    """The next set, the new call, or why there is neither. See Note [The hop after a kernel]."""
+    """Return the next set, the new call, or why there is neither. See Note [The hop after a kernel]."""
     kernel, key = hop.kernel, hop.key
     if hop.refusal is not None or kernel is None:
         return _End(f"the call fails: {hop.refusal}")
@@ -300,14 +300,14 @@ _CALLS_ANEW = "the builtin fallback calls the operator anew, without {key}"
 
 
 def _called_without(key: DispatchKey, caller: _Caller, why: str) -> _Anew:
-    """A new call in which a guard excludes a key besides."""
+    """Return a new call in which a guard excludes a key besides."""
     thread = caller.thread
     inside = replace(thread, local_excluded=thread.local_excluded.add(key))
     return _Anew(replace(caller, thread=inside), why.format(key=key))
 
 
 def _after_python(key: DispatchKey, below: DispatchKeySet, caller: _Caller) -> _Next | _End:
-    """What comes after the builtin fallback of Python, which asks the subclass of an argument."""
+    """Return what comes after the builtin fallback of Python, which asks the subclass of an argument."""
     if not caller.has_tensors():
         return _End("the builtin fallback of Python fails where no argument is a tensor and no mode is active")
     if any(argument.keys.has(key) for argument in caller.described.arguments):
@@ -317,12 +317,12 @@ def _after_python(key: DispatchKey, below: DispatchKeySet, caller: _Caller) -> _
 
 
 def _below(key: DispatchKey, keys: DispatchKeySet) -> DispatchKeySet:
-    """What a kernel redispatches with: an autograd kernel goes below all autograd keys."""
+    """Return what a kernel redispatches with: an autograd kernel goes below all autograd keys."""
     return keys & DispatchKeySet.full_after(DispatchKey.AutogradOther if key.functionality in AUTOGRAD else key)
 
 
 def _is_factory(schema: FunctionSchema) -> bool:
-    """Whether an operator takes the options of a tensor that it makes."""
+    """Return whether an operator takes the options of a tensor that it makes."""
     return {"dtype", "layout", "device"} <= {argument.name for argument in schema.arguments}
 
 

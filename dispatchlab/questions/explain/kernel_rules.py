@@ -82,7 +82,7 @@ class KernelRule:
 
 
 def _files(*files: str) -> str:
-    """A pattern for what is registered in these files, whose folders are patterns, too."""
+    """Return a pattern for what is registered in these files, whose folders are patterns, too."""
     return rf"(?:^|[ /])(?:{'|'.join(files)}):\d+"
 
 
@@ -184,7 +184,7 @@ _UNKNOWN, _REDISPATCHES = KernelRule("", Does.UNKNOWN), KernelRule(BUILTIN, Does
 
 
 def rule_of(key: DispatchKey, kernel: Chosen, by_rule: Container[str] = (), operator: str = "") -> KernelRule:
-    """What a kernel does.
+    """Return what a kernel does.
 
     Args:
         key: where it is.
@@ -205,5 +205,5 @@ def rule_of(key: DispatchKey, kernel: Chosen, by_rule: Container[str] = (), oper
 
 
 def is_builtin_fallback(key: DispatchKey, kernel: Chosen) -> bool:
-    """Whether a kernel is the backend fallback that PyTorch has at a key."""
+    """Return whether a kernel is the backend fallback that PyTorch has at a key."""
     return kernel.reason == Provenance.FALLBACK and is_builtin(kernel.debug)

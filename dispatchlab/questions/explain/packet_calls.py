@@ -116,7 +116,7 @@ def _shown(spec: ArgumentSpec) -> str:
 
 
 def read_call(arguments: Sequence[ArgumentSpec]) -> Given:
-    """The arguments of a call. See Note [The arguments of a call].
+    """Return the arguments of a call. See Note [The arguments of a call].
 
     Raises:
         ArgumentSpecError: one cannot be read, or a positional one comes after one by name, or a name comes twice.
@@ -151,7 +151,7 @@ _TENSOR = Tensor(np.ones(2, np.float32))
 
 
 def _value(name: str, spec: ArgumentSpec) -> object:
-    """What Python has for an argument."""
+    """Return what Python has for an argument."""
     match spec:
         case str():
             return _value_of_text(name, spec.strip())
@@ -197,7 +197,7 @@ def _is_value(value: object) -> bool:
 
 
 def resolve(packet: Packet, given: Given) -> PacketCall:
-    """The first overload that takes a call.
+    """Return the first overload that takes a call.
 
     Raises:
         NoOverloadError: none does.
@@ -228,7 +228,7 @@ def resolve(packet: Packet, given: Given) -> PacketCall:
 
 
 def describe_call(schema: FunctionSchema, given: Given, *, privateuse1: str = "") -> Described:
-    """What the arguments of a call that an overload takes add to its key set.
+    """Return what the arguments of a call that an overload takes add to its key set.
 
     Raises:
         ArgumentSpecError: a description cannot be read.
@@ -264,7 +264,7 @@ def _by_name(schema: FunctionSchema, given: Given) -> Iterator[tuple[str, Argume
 
 
 def _description(spec: str, value: object) -> str:
-    """The description of what an argument takes that decides the dispatch."""
+    """Return the description of what an argument takes that decides the dispatch."""
     if value is None:
         return "none"
     return "list:" if isinstance(value, list | tuple) and not value else spec

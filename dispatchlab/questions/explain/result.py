@@ -146,5 +146,5 @@ class CallExplanation:
 
 
 def by_priority(keys: DispatchKeySet) -> tuple[DispatchKey, ...]:
-    """The runtime keys of a set, highest priority first."""
+    """Return the runtime keys of a set, highest priority first."""
     return tuple(reversed(list(keys)))

@@ -133,7 +133,7 @@ class ExplorerApp(App[None]):
     # -- what is drawn
 
     def compose(self) -> ComposeResult:
-        """The title, the panes, and the keys."""
+        """Return the title, the panes, and the keys."""
         yield Static(id="title", markup=False)
         with Horizontal(id="body", classes="pane-table"):
             with Vertical(id="left"):

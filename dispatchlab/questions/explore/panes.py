@@ -23,7 +23,7 @@ from dispatchlab.questions.explore.texts import hanging, without_colors
 
 
 def drawn(widget: Widget, text: Text) -> Text:
-    """A text as a widget draws it: NO_COLOR asks for none."""
+    """Return a text as a widget draws it: NO_COLOR asks for none."""
     return without_colors(text) if widget.app.no_color else text
 
 
@@ -103,7 +103,7 @@ class TextPane(VerticalScroll, can_focus=True):
         self.text = ""
 
     def compose(self) -> ComposeResult:
-        """The text."""
+        """Return the text."""
         yield Static(markup=False)
 
     def show_text(self, text: Text) -> None:
@@ -116,7 +116,7 @@ class AroundPane(Vertical):
     """Where the sequence is in the state graph, and its neighbours, which can be gone to."""
 
     def compose(self) -> ComposeResult:
-        """The place and the neighbours."""
+        """Return the place and the neighbours."""
         yield Static(id="around-head", markup=False)
         yield Lines(id="neighbours", title="")
 
@@ -138,7 +138,7 @@ class ExplainPane(Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.leave", "Leave")]
 
     def compose(self) -> ComposeResult:
-        """The call and its explanation."""
+        """Return the call and its explanation."""
         yield Input(placeholder="cpu+requires_grad cuda", id="call")
         yield TextPane(id="explanation", title="")
 
@@ -172,7 +172,7 @@ class CheckPane(Vertical):
     ]
 
     def compose(self) -> ComposeResult:
-        """The buttons and the text."""
+        """Return the buttons and the text."""
         with Horizontal(id="check-buttons"):
             yield Button("check", id="check-check", compact=True)
             yield Button("take", id="check-load", compact=True)

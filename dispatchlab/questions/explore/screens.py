@@ -46,6 +46,6 @@ class HelpScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,f1", "dismiss", "Close")]
 
     def compose(self) -> ComposeResult:
-        """The text, which scrolls in a small terminal."""
+        """Return the text, which scrolls in a small terminal."""
         with VerticalScroll(classes="help"):
             yield Static(HELP, markup=False)

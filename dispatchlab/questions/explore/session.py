@@ -96,7 +96,7 @@ class Moment:
         return f"<Moment after {format_sequence(self.sequence)}>"
 
     def shows_same(self, other: Moment, operators: Sequence[OperatorName]) -> bool:
-        """Whether nothing that is seen of some operators differs, which is what the explorer compares."""
+        """Return whether nothing that is seen of some operators differs, which is what the explorer compares."""
         return self.state == other.state or all(  # equal states need no look
             self.seen(name) == other.seen(name) for name in operators
         )
@@ -137,7 +137,7 @@ class LabRunner:
         self._lock = RLock()
 
     def at(self, sequence: StepSequence, /) -> Moment:
-        """What a sequence leads to.
+        """Return what a sequence leads to.
 
         Raises:
             SequenceError: a step releases what is not registered, registers what is, or follows a failed release.
@@ -239,7 +239,7 @@ class RowChange:
 
 
 def changed_rows(before: Snapshot, after: Snapshot) -> tuple[RowChange, ...]:
-    """The rows that differ, in the order of a table: what calls use, where an engine can read it."""
+    """Return the rows that differ, in the order of a table: what calls use, where an engine can read it."""
     ours, theirs = (_rows(one) for one in (before, after))
     keys = sorted(ours.keys() | theirs.keys(), key=SLOT_OF_KEY.__getitem__)
     pairs = ((key, ours.get(key), theirs.get(key)) for key in keys)
@@ -357,11 +357,11 @@ class InteractiveSession:
         return self.history.present
 
     def changes(self, operator: OperatorName) -> tuple[RowChange, ...]:
-        """The rows of an operator that the last action changed."""
+        """Return the rows of an operator that the last action changed."""
         return changed_rows(self.before.seen(operator).snapshot, self.moment.seen(operator).snapshot)
 
     def next_step(self, index: int) -> Step:
-        """The step that `toggle` takes."""
+        """Return the step that `toggle` takes."""
         return ~index if index in self.moment.active else index
 
     def toggle(self, index: int) -> None:
@@ -439,7 +439,7 @@ class InteractiveSession:
         self._change(sequence, name)
 
     def around(self, operator: OperatorName, indices: Sequence[int], *, cancelled: Callable[[], bool] = bool) -> Around:
-        """The state graph around here.
+        """Return the state graph around here.
 
         Args:
             operator: the operator whose rows are counted.
@@ -466,7 +466,7 @@ class InteractiveSession:
         return Around(here.sequence, active, tuple(neighbours), states, others)
 
     def _states_here(self, here: Moment) -> tuple[int | None, tuple[StepSequence, ...]]:
-        """How many states the set of what is active has, and the way to each but this one."""
+        """Return how many states the set of what is active has, and the way to each but this one."""
         if not self._walked:
             self._sets = self._runner.states_of_sets(self._order)
             self._walked = True

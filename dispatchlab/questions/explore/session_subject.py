@@ -57,7 +57,7 @@ class Subject:
         return self.scenario.operators
 
     def concerning(self, operator: OperatorName) -> tuple[int, ...]:
-        """The registrations that an operator can depend on, by number."""
+        """Return the registrations that an operator can depend on, by number."""
         own = enumerate(map(tuple, map(operators_of, self.scenario.registrations)))
         reach_all = {
             index
@@ -68,7 +68,7 @@ class Subject:
 
 
 def subject_of_scenario(scenario: Scenario, *, semantics: str | None = None) -> Subject:
-    """A session about the registrations of a scenario, all registered in the order of its file.
+    """Return a session about the registrations of a scenario, all registered in the order of its file.
 
     Args:
         scenario: the scenario.
@@ -94,7 +94,7 @@ def subject_of_scenario(scenario: Scenario, *, semantics: str | None = None) -> 
 
 
 def subject_of_operator(recorded: Recorded, asked: str, *, source: str, semantics: str | None = None) -> Subject:
-    """A session about one operator of a registry, with everything registered that the registry has.
+    """Return a session about one operator of a registry, with everything registered that the registry has.
 
     Args:
         recorded: the registry.
@@ -137,5 +137,5 @@ def subject_of_operator(recorded: Recorded, asked: str, *, source: str, semantic
 
 
 def runner_for(subject: Subject) -> LabRunner:
-    """The registrations of a subject on the lab engine."""
+    """Return the registrations of a subject on the lab engine."""
     return LabRunner(subject.registrations, subject.operators, subject.semantics, subject.ground)

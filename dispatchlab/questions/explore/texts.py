@@ -41,7 +41,7 @@ _SHOWN = 6
 
 
 def without_colors(text: Text) -> Text:
-    """The text in bold and dim alone: shades of grey that stood for colours could not be read."""
+    """Return the text in bold and dim alone: shades of grey that stood for colours could not be read."""
     spans = [span._replace(style=_style(span.style).without_color) for span in text.spans]
     return Text(text.plain, style=_style(text.style).without_color, spans=spans)
 
@@ -51,7 +51,7 @@ def _style(style: str | Style) -> Style:
 
 
 def hanging(text: Text) -> Group:
-    """A text of which each line that is too long goes on below its own beginning."""
+    """Return a text of which each line that is too long goes on below its own beginning."""
     lines: list[RenderableType] = []
     for line in text.split("\n", allow_blank=True):
         indent = len(line.plain) - len(line.plain.lstrip(" "))
@@ -65,12 +65,12 @@ _PATH = re.compile(r"[^ ]*/([^ /]+:[0-9]+)(?= |$)")
 
 
 def short_source(debug: str) -> str:
-    """A debug text without `registered at`, and source locations in it without their folders."""
+    """Return a debug text without `registered at`, and source locations in it without their folders."""
     return _PATH.sub(r"\1", debug.removeprefix("registered at "))
 
 
 def registration_label(registration: Registration, *, one_operator: bool) -> str:
-    """A registration in few words.
+    """Return a registration in few words.
 
     Args:
         registration: the registration.
@@ -96,7 +96,7 @@ def registration_label(registration: Registration, *, one_operator: bool) -> str
 
 
 def registration_texts(subject: Subject, moment: Moment, changed: Collection[int] = ()) -> list[Text]:
-    """A line for each registration: whether it is in force, its number, and what it is."""
+    """Return a line for each registration: whether it is in force, its number, and what it is."""
     one_operator = len(subject.operators) == 1
     last_refused = {step for step, _ in moment.refused if step >= 0} - moment.active
     width = len(str(len(subject.registrations) - 1))
@@ -119,7 +119,7 @@ def step_text(subject: Subject, step: Step) -> str:
 
 
 def sequence_texts(subject: Subject, moment: Moment) -> list[Text]:
-    """A line for each step of the sequence."""
+    """Return a line for each step of the sequence."""
     lines = []
     for step, refusal in zip(moment.sequence, moment.refusals, strict=False):
         what, gap, debug = step_text(subject, step).partition("  ")
@@ -135,7 +135,7 @@ def sequence_texts(subject: Subject, moment: Moment) -> list[Text]:
 
 
 def table_text(operator: OperatorName, view: OperatorView, changes: Sequence[RowChange], action: str) -> Text:
-    """What the last action changed, and the table grouped by kernel with those keys marked."""
+    """Return what the last action changed, and the table grouped by kernel with those keys marked."""
     lines = [_head(operator, view)]
     if action:
         lines += [Text(), *_change_lines(changes, action)]
@@ -163,7 +163,7 @@ def _change_lines(changes: Sequence[RowChange], action: str) -> Iterator[Text]:
 
 
 def _entry(text: str | None) -> str:
-    """A row of a table, short; fallbacks of one file are one."""
+    """Return a row of a table, short; fallbacks of one file are one."""
     return "(nothing)" if text is None else fallback_of_file(short_source(text))
 
 
@@ -220,7 +220,7 @@ def _kernel_lines(kernel: KernelGroup, changed: Collection[str]) -> Iterator[Tex
 
 
 def _marked_keys(keys: Sequence[str], changed: Collection[str]) -> Text:
-    """Keys, those that changed in front and marked."""
+    """Return keys, those that changed in front and marked."""
     new, old = ([key for key in keys if (key in changed) is which] for which in (True, False))
     line = Text("  ")
     if new:
@@ -253,7 +253,7 @@ def explanation_lines(found: CallExplanation, subject: Subject) -> Text:
 
 
 def dump_text(moment: Moment, operator: OperatorName) -> Text:
-    """The dump and the computed table, to the character as `dump --format text` prints them."""
+    """Return the dump and the computed table, to the character as `dump --format text` prints them."""
     snapshot = moment.seen(operator).snapshot
     if not snapshot.exists:
         return plain(f"nothing is registered for {operator}", QUIET)
@@ -264,7 +264,7 @@ def dump_text(moment: Moment, operator: OperatorName) -> Text:
 
 
 def around_head(around: Around, subject: Subject) -> Text:
-    """Where the sequence is in the state graph."""
+    """Return where the sequence is in the state graph."""
     active = " ".join(map(str, around.active)) or "nothing"
     text = Text.assemble(("here ", QUIET), (f"{{{active}}}", TITLE))
     if around.states is not None and around.states > 1:
@@ -282,7 +282,7 @@ def around_head(around: Around, subject: Subject) -> Text:
 
 
 def neighbour_text(neighbour: Neighbour, subject: Subject) -> Text:
-    """A neighbouring state: the step to it, and what it changes."""
+    """Return a neighbouring state: the step to it, and what it changes."""
     line = Text().append("─▸ ", QUIET).append(format_sequence((neighbour.step,)), TITLE)
     what = step_text(subject, neighbour.step).partition(" ")[2].partition("  ")[0]
     if neighbour.refusal is not None:
@@ -296,7 +296,7 @@ def neighbour_text(neighbour: Neighbour, subject: Subject) -> Text:
 
 
 def verdict_text(report: Report, subject: Subject) -> Text:
-    """The verdict, what it stands for, and both sequences of a counterexample with the reason."""
+    """Return the verdict, what it stands for, and both sequences of a counterexample with the reason."""
     found = report.exploration
     good = found.verdict is Verdict.ORDER_INDEPENDENT
     text = Text().append(str(found.verdict), f"bold {VERDICT_STYLES[found.verdict]}")

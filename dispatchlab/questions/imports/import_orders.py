@@ -152,7 +152,7 @@ def compare_import_orders(
 
 
 def _fixed_orders(package: str, found: Mapping[str, str]) -> tuple[str, ...]:
-    """What the order in which a package imports its own modules decides."""
+    """Return what the order in which a package imports its own modules decides."""
     texts = []
     for what, dump in found.items():
         sites: dict[str, list[str]] = {}
@@ -172,14 +172,14 @@ def fixed_text(sites: Collection[str], key: str, operator: str, package: str) ->
 
 
 def modules_with_orders(packages: Sequence[str], registering: Collection[str]) -> tuple[str, ...]:
-    """The packages, and those of their modules that register and are not below a package that was named."""
+    """Return the packages, and those of their modules that register and are not below a package that was named."""
     tops = {package.partition(".")[0] for package in packages}
     others = (name for name in sorted(registering) if name.partition(".")[0] in tops)
     return (*packages, *(one for one in others if not any(f"{one}.".startswith(f"{each}.") for each in packages)))
 
 
 def orders_of(modules: Sequence[str], most: int) -> tuple[Order, ...]:
-    """Every order of some modules; of more than `most` the given one, the reverse, and others by chance."""
+    """Return every order of some modules; of more than `most` the given one, the reverse, and others by chance."""
     if factorial(len(modules)) <= most:
         return tuple(permutations(modules))
     chosen = {tuple(modules): None, tuple(reversed(modules)): None}
@@ -219,19 +219,19 @@ _RANKS = (PROCESS, "import of ", *_ASPECTS, "fallback of ", "variable ", "module
 
 
 def _rank(what: str) -> tuple[int, str]:
-    """What says most comes first."""
+    """Return what says most comes first."""
     return next((at for at, start in enumerate(_RANKS) if what.startswith(start)), len(_ASPECTS) + 2), what
 
 
 def _unlike(one: OrderRun, other: OrderRun) -> set[str]:
-    """What is not the same after two runs."""
+    """Return what is not the same after two runs."""
     names = one.found.keys() | other.found.keys()
     unlike = {name for name in names if one.found.get(name) != other.found.get(name)}
     return unlike & {PROCESS} or unlike
 
 
 def _outermost(found: Collection[str]) -> set[str]:
-    """The differences without those that another one implies.
+    """Return the differences without those that another one implies.
 
     The kernels of an operator decide its table and its slots, and a module that is not imported has no variables.
     """
@@ -277,7 +277,7 @@ _ALWAYS = "register it in every order, and do not ask what was imported before"
 
 
 def _stale(operator: str, kernels: Sequence[tuple[str, str]], sides: Sequence[Sequence[str]]) -> tuple[str, str]:
-    """The cause and the fix where slots differ, and the registrations do not."""
+    """Return the cause and the fix where slots differ, and the registrations do not."""
     heads = (line.partition(": ")[0] for side in sides for line in side)
     keys = list(dict.fromkeys(head for head in heads if "::" not in head))  # the others are about the operator
     key = keys[0] if keys else "every key"
@@ -286,7 +286,7 @@ def _stale(operator: str, kernels: Sequence[tuple[str, str]], sides: Sequence[Se
 
 
 def _registered(what: str, names: Sequence[str], sides: Sequence[Sequence[str]]) -> tuple[str, str]:
-    """The cause and the fix where two registrations set the same, or one is not there in each order."""
+    """Return the cause and the fix where two registrations set the same, or one is not there in each order."""
     rows, thing = [{"": "\n".join(side)} for side in sides], what
     if what.startswith("registrations of "):
         operator = what.removeprefix("registrations of ")
@@ -307,20 +307,20 @@ def _registered(what: str, names: Sequence[str], sides: Sequence[Sequence[str]])
 
 
 def _kernels(dump: str) -> list[tuple[str, str]]:
-    """The kernels in a dump, with their keys and source locations."""
+    """Return the kernels in a dump, with their keys and source locations."""
     rows = ((line.partition(":")[0], line) for line in dump.splitlines() if line[:1].isupper())
     named = ((key.removesuffix(" (inactive)").removesuffix("[alias]"), line) for key, line in rows)
     return [(key, f"{path}:{at}") for key, line in named for path, at in _sites(line)]
 
 
 def _sites(line: str) -> Iterator[tuple[str, int]]:
-    """The lines of source that a line of a dump, a table or a registry names."""
+    """Return the lines of source that a line of a dump, a table or a registry names."""
     for part in line.split("registered at ")[1:]:
         yield from sites_in(part.partition(" [")[0].partition(" :: ")[0].strip())
 
 
 def _lines_of_variable(name: str, files: Mapping[str, str]) -> list[str]:
-    """The line of a module that sets a variable first, `file:line`; none where it cannot be found."""
+    """Return the line of a module that sets a variable first, `file:line`; none where it cannot be found."""
     module, _, variable = name.rpartition(".")
     file = Path(files.get(module, ""))
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.suffix == ".py" else []

@@ -28,7 +28,7 @@ _FACTORIES = "aten::empty.memory_format", "aten::empty_strided"
 
 
 def _brought(subject: Subject, packages: Packages) -> dict[DispatchKey, str]:
-    """The debug text of a registration of each backend. See Note [Backends that a package brings]."""
+    """Return the debug text of a registration of each backend. See Note [Backends that a package brings]."""
     recorded = subject.recorded
     found: dict[DispatchKey, str] = {}
     for operator in recorded.over if isinstance(recorded, Overlay) else recorded:
@@ -39,20 +39,20 @@ def _brought(subject: Subject, packages: Packages) -> dict[DispatchKey, str]:
 
 
 def _is_foreign(operator: RecordedOperator, kernel: RecordedKernel, packages: Packages) -> bool:
-    """Whether a package gives an operator of PyTorch this kernel."""
+    """Return whether a package gives an operator of PyTorch this kernel."""
     if kernel.is_fallthrough or operator.is_dangling or not packages.is_torch(operator, None, operator.debug):
         return False
     return not packages.is_torch(operator, kernel.key, kernel.debug)
 
 
 def _lacks(subject: Subject, name: str, key: DispatchKey) -> bool:
-    """Whether a factory that there is has no kernel for a device."""
+    """Return whether a factory that there is has no kernel for a device."""
     operator = subject.recorded.operator(name)
     return operator is not None and subject.slot(operator, key).way in (Way.FALLBACK, Way.MISSING)
 
 
 def _with_tensors(subject: Subject, packages: Packages) -> dict[DispatchKey, str]:
-    """The backends that are brought and have tensors: the others are lacking something, or a slip."""
+    """Return the backends that are brought and have tensors: the others are lacking something, or a slip."""
     return {key: debug for key, debug in _brought(subject, packages).items() if not _lacks(subject, _FACTORIES[0], key)}
 
 

@@ -30,7 +30,7 @@ class BaselineError(DispatchLabError):
 
 
 def load_baseline(path: str) -> frozenset[Identity]:
-    """The identities of the findings that a file accepts.
+    """Return the identities of the findings that a file accepts.
 
     Raises:
         BaselineError: it cannot be read, or is none.

@@ -35,7 +35,7 @@ def _(value: Identity) -> str:
 
 
 def finding_part(title: str, groups: Sequence[FindingGroup], name: Callable[[str], str]) -> tuple[b.Section, ...]:
-    """What was found, a row for each cause.
+    """Return what was found, a row for each cause.
 
     Args:
         title: the title of the part.
@@ -62,7 +62,7 @@ def _head(group: FindingGroup, name: Callable[[str], str]) -> b.Cell:
 
 
 def _details(group: FindingGroup, checkout: Checkout) -> Iterator[b.Inline]:
-    """What was found and where, and what fixes it; a file of the checkout by its path from this folder."""
+    """Return what was found and where, and what fixes it; a file of the checkout by its path from this folder."""
     yield group.first.message
     places = dict.fromkeys(site for debug in group.first.owners for site in list(sites_in(debug))[:1])
     for path, line in list(places)[:OTHERS]:
@@ -72,26 +72,26 @@ def _details(group: FindingGroup, checkout: Checkout) -> Iterator[b.Inline]:
 
 
 def _others(group: FindingGroup, shared: Mapping[tuple[str, int], int]) -> b.Cell:
-    """The operators with the same cause."""
+    """Return the operators with the same cause."""
     others = [f"{finding.operator}{_site(finding, shared)}" for finding in group.findings[1:]]
     text = b.Line(f"the same: {', '.join(others)}")
     return b.Cell(b.Folded(f"the same: {first_of(others, OTHERS)}", (text,)) if others else "")
 
 
 def _site(finding: Finding, shared: Mapping[tuple[str, int], int]) -> str:
-    """The line to look at: the first of the callers that is not that of other findings, too."""
+    """Return the line to look at: the first of the callers that is not that of other findings, too."""
     sites = _sites(finding)
     site = next((site for site in sites if shared[site] == 1), next(iter(sites), None))
     return "" if site is None else f" ({site[0]}:{site[1]})"
 
 
 def _sites(finding: Finding) -> tuple[tuple[str, int], ...]:
-    """The lines of the first registration that takes part and has any, its callers first."""
+    """Return the lines of the first registration that takes part and has any, its callers first."""
     return next((sites for debug in finding.owners if (sites := tuple(sites_in(debug)))), ())
 
 
 def summary(report: LintReport) -> str:
-    """How many findings there are, in one line."""
+    """Return how many findings there are, in one line."""
     by_level = level_counts([finding.level for finding in report.findings])
     what = f"{counted(len(report.findings), 'finding')} in {counted(report.operators, 'operator')}"
     return f"{report.source}: {what}{f' ({by_level})' if by_level else ''}"

@@ -33,7 +33,7 @@ class Checkout:
         self.root = Path(root).resolve()
 
     def find(self, path: str) -> str | None:
-        """The path of a file from the root, with slashes; None when the checkout does not have it.
+        """Return the path of a file from the root, with slashes; None when the checkout does not have it.
 
         See Note [Paths that a forge resolves].
         """
@@ -94,6 +94,6 @@ class Checkout:
 
 
 def checkout_of(folder: str | os.PathLike[str]) -> Checkout:
-    """The checkout that a folder is in: the nearest folder above with a `.git`, else the folder itself."""
+    """Return the checkout that a folder is in: the nearest folder above with a `.git`, else the folder itself."""
     here = Path(folder).resolve()
     return Checkout(next((one for one in (here, *here.parents) if (one / ".git").exists()), here))

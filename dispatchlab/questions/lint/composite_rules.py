@@ -21,7 +21,7 @@ def _with_composite(operators: Iterable[RecordedOperator]) -> Iterator[tuple[Rec
 
 
 def _debugs(operator: RecordedOperator, *keys: DispatchKey) -> tuple[str, ...]:
-    """The debug texts of the kernels at these keys, in this order."""
+    """Return the debug texts of the kernels at these keys, in this order."""
     return tuple(kernel.debug for key in keys for kernel in operator.kernels_at(key))
 
 
@@ -136,7 +136,7 @@ def is_given_with_def(subject: Subject, operator: RecordedOperator) -> bool:
 
 
 def _contradiction(operator: RecordedOperator) -> DispatchKey | None:
-    """The key of a kernel that no composite operator needs."""
+    """Return the key of a kernel that no composite operator needs."""
     keys = (*(DispatchKey[name] for name in BACKENDS), DispatchKey.Fake)
     return next((key for key in keys if operator.active_at(key) is not None), None)
 

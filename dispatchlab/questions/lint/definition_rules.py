@@ -37,7 +37,7 @@ def _dangling(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterat
 def _without_def(
     subject: Subject, operators: Iterable[RecordedOperator]
 ) -> Iterator[tuple[RecordedOperator, tuple[str, ...]]]:
-    """The operators with kernels and no def, and the names of all that have one."""
+    """Return the operators with kernels and no def, and the names of all that have one."""
     names: tuple[str, ...] | None = None
     for operator in operators:
         if operator.is_dangling and operator.kernels:
@@ -51,7 +51,7 @@ def _kernels(operator: RecordedOperator) -> str:
 
 
 def near_misses(operator: RecordedOperator, names: Sequence[str]) -> tuple[str, ...]:
-    """The defined operators that a dangling one was probably meant to be, best first."""
+    """Return the defined operators that a dangling one was probably meant to be, best first."""
     name = operator.name
     same_name = [one for one in names if one.partition("::")[2].partition(".")[0] == name.name]
     by_namespace = {one.partition("::")[0]: one for one in reversed(same_name)}
@@ -63,12 +63,12 @@ def near_misses(operator: RecordedOperator, names: Sequence[str]) -> tuple[str, 
 
 
 def _related(one: str, other: str) -> bool:
-    """Whether one namespace is the other with something behind it: `quanto_py` and `quanto`."""
+    """Return whether one namespace is the other with something behind it: `quanto_py` and `quanto`."""
     return min(len(one), len(other)) > 2 and (one.startswith(other) or other.startswith(one))
 
 
 def _elsewhere(operator: RecordedOperator, names: Sequence[str]) -> tuple[str, ...]:
-    """The operators of its name in namespaces that are nearly its own, best first."""
+    """Return the operators of its name in namespaces that are nearly its own, best first."""
     return tuple(name for name in near_misses(operator, names) if not name.startswith(f"{operator.name.namespace}::"))
 
 
@@ -143,7 +143,7 @@ def _foreign(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
 
 
 def _is_named_after(namespace: str, debug: str) -> bool:
-    """Whether a part of the path of a def and its namespace have a name in common."""
+    """Return whether a part of the path of a def and its namespace have a name in common."""
     name = namespace.strip("_").casefold()
     parts = [part for path, _ in sites_in(debug) for part in path.removesuffix(".py").replace("\\", "/").split("/")]
     folded = [part.strip("_").casefold() for part in parts]

@@ -32,7 +32,7 @@ _RUN_ON_ZEROS = frozenset(("aten", "debugprims", "prims", "quantized", "torchaud
 
 
 def parsed_schema(operator: RecordedOperator) -> FunctionSchema | None:
-    """The schema of an operator; None where it has none, or one that cannot be read."""
+    """Return the schema of an operator; None where it has none, or one that cannot be read."""
     if operator.schema is None:
         return None
     try:
@@ -51,7 +51,7 @@ def maps_tensors(operator: RecordedOperator) -> bool:
 
 
 def _own(operator: RecordedOperator, prefix: str) -> Iterator[RecordedKernel]:
-    """The kernels at keys with this prefix that do something."""
+    """Return the kernels at keys with this prefix that do something."""
     return (kernel for kernel in operator.kernels if kernel.key.name.startswith(prefix) and not kernel.is_fallthrough)
 
 

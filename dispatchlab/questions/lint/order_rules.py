@@ -90,7 +90,7 @@ def _left_stale(operator: RecordedOperator, now: str) -> Found:
 
 
 def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages, now: str) -> Found:
-    """An operator whose slots depend on an order; `now` says what is stale already."""
+    """Return an operator whose slots depend on an order; `now` says what is stale already."""
     kernels = [registration for registration in reason.registrations if registration.key is not None]
     debugs = tuple(kernel.debug for kernel in kernels)
     when = "" if reason.in_force else ", while not everything is imported"
@@ -116,7 +116,7 @@ def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages, 
     can_run=lambda subject: not subject.python or subject.beneath is not None,
 )
 def _replaced(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
-    """The entries of PyTorch that are not in force after the imports; `operators` have nothing to do with it."""
+    """Return the entries of PyTorch that are not in force after the imports; `operators` have nothing to do with it."""
     if subject.beneath is None:
         return
     from dispatchlab.model.python_layer import by_slot  # costs start-up, and few have any

@@ -43,7 +43,7 @@ NOTHING_KNOWN = OperatorCalls()
 
 
 def calls_in(registrations: Iterable[Registration]) -> Mapping[str, OperatorCalls]:
-    """The calls behind the registrations of a scenario, by operator."""
+    """Return the calls behind the registrations of a scenario, by operator."""
     functions: defaultdict[str, set[TorchLibraryFunction]] = defaultdict(set)
     without_key: defaultdict[str, list[str]] = defaultdict(list)
 

@@ -34,7 +34,7 @@ LEVELS = tuple(Level)
 
 
 def level_counts(levels: Sequence[Level]) -> str:
-    """How many there are of each level, the worst first: `1 error, 2 warnings`; empty when there is none."""
+    """Return how many there are of each level, the worst first: `1 error, 2 warnings`; empty when there is none."""
     return ", ".join(
         counted(count, level, level if level is Level.INFORMATION else "")
         for level in LEVELS
@@ -207,11 +207,11 @@ class Subject:
     beneath: PythonLayer | None = None
 
     def calls_of(self, operator: RecordedOperator) -> OperatorCalls:
-        """The calls that registered an operator; nothing is known when they were not watched."""
+        """Return the calls that registered an operator; nothing is known when they were not watched."""
         return self.calls.get(str(operator.name), NOTHING_KNOWN)
 
     def slot(self, operator: RecordedOperator, key: DispatchKey) -> Filled:
-        """What a slot of an operator holds."""
+        """Return what a slot of an operator holds."""
         return self.fill(operator, key)
 
 

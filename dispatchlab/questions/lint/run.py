@@ -61,7 +61,7 @@ def lint(
     without_own: bool = False,
     must_differ: bool = False,
 ) -> LintReport:
-    """What is wrong with a registry.
+    """Return what is wrong with a registry.
 
     Args:
         subject: the registry.
@@ -151,7 +151,7 @@ _FEW = 100
 
 
 def _of(recorded: Recorded, names: Collection[str]) -> list[RecordedOperator]:
-    """The operators of these names that there are; a few are read one by one."""
+    """Return the operators of these names that there are; a few are read one by one."""
     if len(names) <= _FEW:
         return [found for name in names if (found := recorded.operator(name)) is not None]
     wanted = frozenset(names)
@@ -223,7 +223,7 @@ def _moments(
     report: Callable[[str], None] | None,
     found: RegistryMoments | None,
 ) -> tuple[Recorded | None, Recorded, Recorded | None, Mapping[str, OperatorCalls]]:
-    """What was there before, what is there, what should be there, and the calls that registered it.
+    """Return what was there before, what is there, what should be there, and the calls that registered it.
 
     Of a live process these are before the imports, after garbage was collected, and after the imports.
     """

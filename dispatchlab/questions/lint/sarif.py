@@ -42,7 +42,7 @@ def sarif(
     imports: Sequence[str] = (),
     rules: Sequence[Kind] = RULES,
 ) -> str:
-    """One run for each source, with every rule and where each finding comes from.
+    """Return one run for each source, with every rule and where each finding comes from.
 
     Args:
         reports: what was found, by source.
@@ -83,7 +83,7 @@ def _rule(rule: Kind) -> dict[str, object]:
 
 
 def _by_line(report: LintReport) -> Iterator[list[Finding]]:
-    """The findings that are one result, the most harmful first. See Note [Locations of findings]."""
+    """Return the findings that are one result, the most harmful first. See Note [Locations of findings]."""
     for group in report.groups:
         ordered = sorted(group.findings, key=lambda finding: (_line(finding), finding.identity))
         for line, found in groupby(ordered, key=_line):
@@ -153,7 +153,7 @@ def _artifact(path: str) -> dict[str, object]:
 
 
 def _otherwise(report: LintReport, checkout: Checkout, imports: Sequence[str]) -> dict[str, object] | None:
-    """Where a finding is placed that names no file. See Note [Locations of findings]."""
+    """Return where a finding is placed that names no file. See Note [Locations of findings]."""
     packages = [f"{'/'.join(parts)}{end}" for name in imports for parts in (name.split("."),) for end in _MODULE]
     for path in (report.source, *imports, *packages, *_PROJECT):
         found = checkout.find(path)

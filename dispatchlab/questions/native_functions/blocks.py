@@ -15,7 +15,7 @@ from dispatchlab.views.view import View
 
 
 def registrations_view(report: RegistrationReport) -> View[RegistrationReport]:
-    """How registrations are shown."""
+    """Return how registrations are shown."""
     return View(report, lines=_registration_lines)
 
 

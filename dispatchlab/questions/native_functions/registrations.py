@@ -59,7 +59,7 @@ def registration_report(native_functions: str, *, only: Sequence[str] = ()) -> R
 
 
 def cpp_declarations(native_functions: str, *, only: Sequence[str] = ()) -> Mapping[str, str]:
-    """The C++ declarations of the functions of a file, by the names of the files that have them.
+    """Return the C++ declarations of the functions of a file, by the names of the files that have them.
 
     Args:
         native_functions: the file of native functions.
@@ -75,7 +75,7 @@ def cpp_declarations(native_functions: str, *, only: Sequence[str] = ()) -> Mapp
 
 
 def _named(natives: NativeFunctions, only: Sequence[str], *, source: str) -> frozenset[OperatorName]:
-    """The functions that names, names without overload and globs mean."""
+    """Return the functions that names, names without overload and globs mean."""
     names = {str(function.name): function.name for function in natives.functions}
     selected: set[OperatorName] = set()
     for asked in only:
@@ -87,7 +87,7 @@ def _named(natives: NativeFunctions, only: Sequence[str], *, source: str) -> fro
 
 
 def _within(left: Iterable[LeftOut], names: frozenset[OperatorName]) -> Iterator[LeftOut]:
-    """What is left out of some functions."""
+    """Return what is left out of some functions."""
     for without in left:
         functions = tuple(name for name in without.functions if name in names)
         if functions:

@@ -37,14 +37,14 @@ _PROGRAM = "A program that shows it wherever PyTorch is installed; --save FILE.p
 
 
 def report_view(report: Report, *, details: bool = False) -> View[object]:
-    """How the report on one scenario is shown; with details of what was explored."""
+    """Return how the report on one scenario is shown; with details of what was explored."""
     return explored_view(Explored(report), details=details)
 
 
 def explored_view(
     one: Explored, *, program: str = "", torch: str = "", details: bool = False, is_last: bool = True
 ) -> View[object]:
-    """How a scenario is shown.
+    """Return how a scenario is shown.
 
     Args:
         one: what was found, with what is shown beside it.
@@ -103,7 +103,7 @@ def permute_document(
     after: Sequence[b.Block] = (),
     details: bool = True,
 ) -> b.Document:
-    """The report on one scenario or several.
+    """Return the report on one scenario or several.
 
     Args:
         explored: the scenarios that were explored.
@@ -176,7 +176,7 @@ def _blocks(one: Explored, *, details: bool = True) -> Iterator[b.Block]:
 
 
 def _never_accepted(report: Report) -> Iterator[str]:
-    """The registrations that were accepted nowhere."""
+    """Return the registrations that were accepted nowhere."""
     return (f"{index} {report.registrations[index]}" for index in report.exploration.never_accepted)
 
 
@@ -194,7 +194,7 @@ def _facts(report: Report, found: Exploration) -> Iterator[tuple[str, str]]:
 
 
 def sides_of(found: Counterexample, registrations: Sequence[str]) -> b.Sides:
-    """The two sequences of a counterexample beside one another; one alone where the same gave two results."""
+    """Return the two sequences of a counterexample beside one another; one alone where the same gave two results."""
     one, other = found.expected_sequence, found.actual_sequence
     if one == other:
         return b.Sides((_side("order:", other, registrations),))
@@ -215,7 +215,7 @@ def _side(title: str, sequence: StepSequence, registrations: Sequence[str], mood
 
 
 def _differences(diff: str) -> Iterator[b.Section]:
-    """The sections of a diff; rows of tables with the same entry are one line."""
+    """Return the sections of a diff; rows of tables with the same entry are one line."""
     sections: list[tuple[str, list[str]]] = []
     for title, rows in _sections(diff):
         if sections and sections[-1][1] == rows:  # the table, and the slots that follow it
@@ -233,7 +233,7 @@ def _differences(diff: str) -> Iterator[b.Section]:
 
 
 def _sections(diff: str) -> Iterator[tuple[str, list[str]]]:
-    """The sections of a diff with their titles; what a diff of outcomes says is one section."""
+    """Return the sections of a diff with their titles; what a diff of outcomes says is one section."""
     title, rows = "what differs", list[str]()
     for row in diff.splitlines():
         if row.startswith("--- "):

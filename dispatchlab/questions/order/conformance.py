@@ -85,7 +85,7 @@ def beside_its_model(
     order: Chains,
     progress: Callable[[Progress], None] | None,
 ) -> Exploration:
-    """The walk itself, run where the engine is."""
+    """Return the walk itself, run where the engine is."""
     from dispatchlab.engine.lab_engine import LabEngine
     from dispatchlab.prover.lockstep import lockstep
 
@@ -93,7 +93,7 @@ def beside_its_model(
 
 
 def sentence(found: Exploration) -> str:
-    """The result of a comparison, for a reader."""
+    """Return the result of a comparison, for a reader."""
     covered = f" ({found.notes[-1]})" if found.notes else ""
     if found.verdict is Verdict.NO_VIOLATION_FOUND:
         return f"the engine and its model agree{covered}"

@@ -99,7 +99,7 @@ def _why(space: StateSpace[Any], counterexample: Counterexample) -> tuple[str, .
 
 
 def kept_text(scenario: Scenario, report: Report, path: str) -> str | None:
-    """The counterexample in the form that the name of its file asks for."""
+    """Return the counterexample in the form that the name of its file asks for."""
     counterexample = report.exploration.counterexample
     if counterexample is None:
         return None
@@ -109,7 +109,7 @@ def kept_text(scenario: Scenario, report: Report, path: str) -> str | None:
 
 
 def kept_kind(path: str) -> FileKind:
-    """The kind of file in which a counterexample is kept under this name.
+    """Return the kind of file in which a counterexample is kept under this name.
 
     Raises:
         KeptNameError: it is the name of neither.
@@ -122,7 +122,7 @@ def kept_kind(path: str) -> FileKind:
 
 
 def program_of(scenario: Scenario, report: Report) -> str | None:
-    """A program for what runs the engine: torch alone for the live one, this package for the lab."""
+    """Return a program for what runs the engine: torch alone for the live one, this package for the lab."""
     counterexample = report.exploration.counterexample
     if counterexample is None:
         return None
@@ -141,7 +141,7 @@ def program_of(scenario: Scenario, report: Report) -> str | None:
 
 
 def _slots_in(counterexample: Counterexample) -> tuple[str, ...]:
-    """The first keys whose slots differ, by the diff."""
+    """Return the first keys whose slots differ, by the diff."""
     slots = counterexample.diff.partition(f", {TABLES[1]}\n")[2]
     return tuple(dict.fromkeys(re.findall(r"^[+](\w+): ", slots, re.MULTILINE)))[:2]
 
@@ -149,7 +149,7 @@ def _slots_in(counterexample: Counterexample) -> tuple[str, ...]:
 def cut(
     scenario: Scenario, counterexample: Counterexample, semantics: str
 ) -> tuple[Scenario, StepSequence, StepSequence]:
-    """The scenario with the registrations of a counterexample alone, and its two sequences in the new numbers.
+    """Return the scenario with the registrations of a counterexample alone, and its two sequences in the new numbers.
 
     Args:
         scenario: the scenario.
@@ -180,7 +180,7 @@ def cut(
 
 
 def cut_text(scenario: Scenario, counterexample: Counterexample, semantics: str) -> str:
-    """The cut scenario as the text of a file.
+    """Return the cut scenario as the text of a file.
 
     Raises:
         UnwritableError: a registration cannot be written.
@@ -189,7 +189,7 @@ def cut_text(scenario: Scenario, counterexample: Counterexample, semantics: str)
 
 
 def program_text(scenario: Scenario, counterexample: Counterexample, semantics: str) -> str:
-    """A Python program that runs both sequences on the lab engine and prints how they differ.
+    """Return a Python program that runs both sequences on the lab engine and prints how they differ.
 
     Raises:
         UnwritableError: a registration cannot be written.

@@ -46,7 +46,7 @@ def golden(scenario: Scenario) -> tuple[Report, str]:
 
 
 def _all_in_force(engine: Engine, scenario: Scenario) -> list[Snapshot]:
-    """The operators with all in force that is accepted in the file's order."""
+    """Return the operators with all in force that is accepted in the file's order."""
     with on_sandboxes(engine, scenario.registrations, scenario.operators)() as session:
         for index in range(len(scenario.registrations)):
             session.register(index)
@@ -54,7 +54,7 @@ def _all_in_force(engine: Engine, scenario: Scenario) -> list[Snapshot]:
 
 
 def golden_text(report: Report, operators: Iterable[Snapshot], *, keys: Collection[str] = ()) -> str:
-    """What a golden file holds: the findings, and the operators with all that can be registered in force.
+    """Return what a golden file holds: the findings, and the operators with all that can be registered in force.
 
     Args:
         report: the run; nothing that differs from one run to the next is taken from it.
@@ -73,7 +73,7 @@ def golden_text(report: Report, operators: Iterable[Snapshot], *, keys: Collecti
 
 
 def _findings(found: Exploration, report: Report) -> Iterator[Block]:
-    """What was found: the verdict, the counts, and what is refused, or else both orders with the reason."""
+    """Return what was found: the verdict, the counts, and what is refused, or else both orders with the reason."""
     yield Line(f"verdict: {report.verdict_text}")
     yield from (Line(f"{title}: {number}") for title, number in counts(found))
     if found.counterexample is None or found.conflicts:
@@ -104,7 +104,7 @@ def _listed(title: str, texts: Sequence[str]) -> Iterator[Block]:
 
 
 def _with_keys(found: Exploration, keys: Collection[str]) -> Exploration:
-    """The same with the rows of these keys alone in the tables of its diff."""
+    """Return the same with the rows of these keys alone in the tables of its diff."""
     counterexample = found.counterexample
     if counterexample is None or not keys:
         return found
@@ -120,7 +120,7 @@ def _with_keys(found: Exploration, keys: Collection[str]) -> Exploration:
 
 
 def seen_text(snapshot: Snapshot, keys: Collection[str]) -> str:
-    """An operator with what Python keeps for it."""
+    """Return an operator with what Python keeps for it."""
     if not snapshot.python:
         return _with_slots(snapshot, keys)
     text = _with_slots(snapshot, keys) if snapshot.exists else f"name: {snapshot.operator}\n"

@@ -83,7 +83,7 @@ class Outcomes:
     _failed: list[str] = field(default_factory=list)
 
     def take(self, outcome: Outcome | DispatchLabError) -> View[object] | None:
-        """How an outcome is shown; None for a scenario that cannot be run, which is reported."""
+        """Return how an outcome is shown; None for a scenario that cannot be run, which is reported."""
         if isinstance(outcome, DispatchLabError):
             self._failed.append(str(outcome))
             self._fail(str(outcome), outcome.exit_code)
@@ -104,7 +104,7 @@ class Outcomes:
         return explored_view(shown, program=program, torch=build, details=self.details, is_last=is_one)
 
     def files_of(self, outcome: Outcome) -> Iterator[tuple[str, str, FileKind]]:
-        """The file that was asked for: path, text and kind; what cannot be written is reported."""
+        """Return the file that was asked for: path, text and kind; what cannot be written is reported."""
         save = self.options.save
         if save is not None and outcome.not_saved is not None:
             self._fail(outcome.not_saved)
@@ -126,7 +126,7 @@ class Outcomes:
         )
 
     def document(self, *, interrupted: bool) -> Document:
-        """All of them as a page."""
+        """Return all of them as a page."""
         from dispatchlab.questions.order.blocks import permute_document
 
         return permute_document(self._explored, failed=self._failed, summary=self.summary, interrupted=interrupted)
@@ -147,7 +147,7 @@ class Outcomes:
             return None
 
     def _operators(self) -> tuple[str, list[tuple[str, list[OperatorView]]]]:
-        """The version of PyTorch, and the operators with everything registered, with a title."""
+        """Return the version of PyTorch, and the operators with everything registered, with a title."""
         from dispatchlab.questions.dump.inspect_scenario import InspectOptions, inspect_scenario
 
         how = InspectOptions(semantics=self.options.semantics, allow_import=self.options.allow_import)

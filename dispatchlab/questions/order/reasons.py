@@ -211,7 +211,7 @@ class _Pair:
         return None if found is None else {name: value or "" for name, value in found.groupdict().items()}
 
     def _differences(self) -> list[str]:
-        """What the engine knows of the difference but for stale slots; else the first row of each side."""
+        """Return what the engine knows of the difference but for stale slots; else the first row of each side."""
         known = [line for line in self.example.why if _NOT_REFRESHED not in line]
         if known or self._stale() is not None:
             return known
@@ -244,7 +244,7 @@ class _Pair:
         return tuple(kernels if len(kernels) > 1 else moved)
 
     def _kernels(self, index: int, operator: str) -> list[tuple[object, str]]:
-        """The key and the debug text of each kernel that a registration makes for an operator."""
+        """Return the key and the debug text of each kernel that a registration makes for an operator."""
         registration = self.registrations[index]
         members = registration.registrations if isinstance(registration, Block) else (registration,)
         namespace = registration.namespace or "" if isinstance(registration, Block) else ""
@@ -261,7 +261,7 @@ class _Pair:
 
 
 def _name(registration: Registration) -> str:
-    """What a registration is, with where it comes from: `impl test::foo CPU (fast.py:12)`."""
+    """Return what a registration is, with where it comes from: `impl test::foo CPU (fast.py:12)`."""
     if isinstance(registration, Def):
         debug = shown_text(registration)
         return f"def {registration.operator}{f' ({owner(debug)})' * bool(debug)}"
@@ -275,7 +275,7 @@ def _is_definition(registration: Registration) -> bool:
 
 
 def _stale_call(stale: dict[str, str]) -> str:
-    """What calls run at a stale slot, and what the table says."""
+    """Return what calls run at a stale slot, and what the table says."""
     held, wanted = (owner(stale[side]) for side in ("held", "wanted"))
     keys = keys_text(stale["key"], int(stale["count"] or 1))
     return f"calls of {stale['operator']} at {keys} run {held} where the table says {wanted}"

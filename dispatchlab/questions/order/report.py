@@ -58,7 +58,7 @@ class Report:
     notes: tuple[str, ...] = ()
 
     def noted(self, note: str) -> Report:
-        """The same with one more note."""
+        """Return the same with one more note."""
         return replace(self, notes=(*self.notes, note))
 
     @property

@@ -11,13 +11,13 @@ from dispatchlab.views.formatting import readable
 
 
 def step_text(step: Step, registrations: Sequence[str]) -> str:
-    """A step and what it registers or releases: `+1 impl test::foo CPU (fn_cpu)`."""
+    """Return a step and what it registers or releases: `+1 impl test::foo CPU (fn_cpu)`."""
     index = ~step if step < 0 else step
     return f"{'-' if step < 0 else '+'}{index} {registrations[index]}"
 
 
 def counts(found: Exploration) -> Iterator[tuple[str, str]]:
-    """How much was done, as titled numbers."""
+    """Return how much was done, as titled numbers."""
     yield "sets", f"{found.sets:,}"
     yield "states", f"{found.states:,}"
     yield "edges", f"{found.edges:,}"
@@ -39,13 +39,13 @@ def reductions_text(found: Exploration) -> str:
 
 
 def line_of(report: Report) -> str:
-    """One run in a line, for those that are as expected among many."""
+    """Return one run in a line, for those that are as expected among many."""
     refused = f" ({len(report.refusals):,} refused)" if report.refusals else ""
     return f"{report.scenario}: {report.headline}{refused}"
 
 
 def summary(reports: int, *, as_expected: int, unreadable: int = 0, not_explored: int = 0) -> str:
-    """The line that ends the reports of several scenarios."""
+    """Return the line that ends the reports of several scenarios."""
     total = reports + unreadable + not_explored
     parts = [f"{as_expected:,} as expected"]
     if reports > as_expected:

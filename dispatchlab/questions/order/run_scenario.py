@@ -96,7 +96,7 @@ def _few(operators: Sequence[OperatorName]) -> str:
 
 
 def _has_fallback(scenario: Scenario) -> bool:
-    """Whether something reaches operators that it does not name."""
+    """Return whether something reaches operators that it does not name."""
     return any(
         isinstance(inner, Fallback)
         for one in scenario.registrations
@@ -226,7 +226,7 @@ class _Subject(NamedTuple):
         return self.engine == "torch"
 
     def has_default_semantics(self, options: RunOptions) -> bool:
-        """Whether nobody said whose dispatcher it is about, so that it is the idealised one."""
+        """Return whether nobody said whose dispatcher it is about, so that it is the idealised one."""
         return not self.is_live and options.semantics is None and self.scenario.semantics is None
 
 
@@ -239,7 +239,7 @@ def _load(source: str | Scenario, options: RunOptions) -> _Subject:
 
 
 def _with_default_bounds(options: RunOptions, subject: _Subject) -> RunOptions:
-    """The options with the bounds that hold where none was given."""
+    """Return the options with the bounds that hold where none was given."""
     if options.max_memory is None:
         options = replace(options, max_memory=default_memory_bound())
     if subject.is_live and options.timeout_s is None:
@@ -248,7 +248,7 @@ def _with_default_bounds(options: RunOptions, subject: _Subject) -> RunOptions:
 
 
 def _as_engine_takes_it(subject: _Subject, options: RunOptions) -> tuple[Scenario, tuple[str, ...]]:
-    """The scenario with stand-ins for what PyTorch cannot register, and a note on each kind of them."""
+    """Return the scenario with stand-ins for what PyTorch cannot register, and a note on each kind of them."""
     if not subject.is_live:
         return subject.scenario, ()
     from dispatchlab.questions.order.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
@@ -262,7 +262,7 @@ def _as_engine_takes_it(subject: _Subject, options: RunOptions) -> tuple[Scenari
 
 
 def _subject_notes(subject: _Subject, engine: Engine) -> tuple[str, ...]:
-    """What a reader should know of the file: that it is about other semantics."""
+    """Return what a reader should know of the file: that it is about other semantics."""
     scenario = subject.scenario
     if subject.is_live and scenario.semantics not in (None, engine.semantics):
         about = scenario.file or "the scenario"
@@ -271,7 +271,7 @@ def _subject_notes(subject: _Subject, engine: Engine) -> tuple[str, ...]:
 
 
 def _with_counterexample(outcome: Outcome, subject: _Subject, run: Scenario, options: RunOptions) -> Outcome:
-    """The outcome with the text of the file that was asked for, or else with a program on the live engine."""
+    """Return the outcome with the text of the file that was asked for, or else with a program on the live engine."""
     if outcome.report.exploration.counterexample is None:
         return outcome
     from dispatchlab.questions.order.counterexamples import kept_text, program_of
@@ -308,7 +308,7 @@ def _found(
     progress: Callable[[Progress], None] | None,
     cancelled: Callable[[], bool] | None,
 ) -> tuple[Exploration, bool]:
-    """What was found until the end, a bound or Ctrl-C; and whether it was Ctrl-C."""
+    """Return what was found until the end, a bound or Ctrl-C; and whether it was Ctrl-C."""
     found: Exploration | None = None
     if isinstance(engine, Starts):
         engine.start()

@@ -98,7 +98,7 @@ class Snapshots:
 
 
 def snapshots_of(engine: Engine, scenario: Scenario) -> Snapshots:
-    """The snapshots of a scenario, in all orders of registration and release.
+    """Return the snapshots of a scenario, in all orders of registration and release.
 
     Args:
         engine: the engine.
@@ -116,7 +116,7 @@ def snapshots_of(engine: Engine, scenario: Scenario) -> Snapshots:
 
 
 def snapshots_of_file(path: str, *, semantics: str | None, allow_import: bool = False) -> Snapshots:
-    """The snapshots of a scenario file; the arguments are options of `permute`.
+    """Return the snapshots of a scenario file; the arguments are options of `permute`.
 
     Raises:
         DispatchLabError: the file or an option cannot be used, or see `snapshots_of`.
@@ -195,7 +195,7 @@ def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
 
 
 def _orders(found: ReachableStates, count: int, steps: Mapping[tuple[int, Step], int]) -> list[int]:
-    """How many orders of registration lead to each state."""
+    """Return how many orders of registration lead to each state."""
     orders = [0] * len(found.states)
     orders[0] = 1
     for node in sorted(range(len(orders)), key=lambda node: found.masks[node].bit_count()):
@@ -218,7 +218,7 @@ class Row(NamedTuple):
 
 
 def rows_between(before: Look | None, after: Look, keys: Collection[str]) -> list[Row]:
-    """What is seen after a step, with what it changed.
+    """Return what is seen after a step, with what it changed.
 
     Args:
         before: what was seen before it; None to mark nothing.

@@ -36,7 +36,7 @@ _CLASSES = (
 
 
 def with_known_classes(registrations: Sequence[Registration]) -> tuple[tuple[Registration, ...], tuple[str, ...]]:
-    """The registrations with classes of PyTorch for those that it does not have, and the names of these.
+    """Return the registrations with classes of PyTorch for those that it does not have, and the names of these.
 
     See Note [Stand-ins for custom classes].
     """
@@ -72,7 +72,7 @@ def with_known_classes(registrations: Sequence[Registration]) -> tuple[tuple[Reg
 
 
 def class_note(classes: Sequence[str]) -> str:
-    """What a report says about stand-ins for classes."""
+    """Return what a report says about stand-ins for classes."""
     return (
         f"classes of PyTorch stand in schemas for {', '.join(classes)}, which this PyTorch does not have without the "
         "package"
@@ -80,7 +80,7 @@ def class_note(classes: Sequence[str]) -> str:
 
 
 def with_stand_ins(registrations: Sequence[Registration]) -> tuple[tuple[Registration, ...], int]:
-    """The registrations with boxed kernels for C++ kernels, and how many there are.
+    """Return the registrations with boxed kernels for C++ kernels, and how many there are.
 
     See Note [What a stand-in leaves out].
     """
@@ -113,7 +113,7 @@ def with_stand_ins(registrations: Sequence[Registration]) -> tuple[tuple[Registr
 
 
 def stand_in_note(count: int) -> str:
-    """What a report says about stand-ins."""
+    """Return what a report says about stand-ins."""
     kernels = "kernel" if count == 1 else "kernels"
     return (
         f"{count:,} C++ {kernels} had boxed stand-ins at the same keys: PyTorch did not compare the signatures and "
@@ -126,7 +126,7 @@ def _needs_stand_in(kernel: Kernel) -> bool:
 
 
 def _mismatched(registrations: Sequence[Registration]) -> set[OperatorName]:
-    """The operators of which a comparison of C++ kernels fails in some order."""
+    """Return the operators of which a comparison of C++ kernels fails in some order."""
     schemas: dict[OperatorName, list[FunctionSchema]] = {}
     kernels: dict[OperatorName, list[Kernel]] = {}
     for name, one in _members(registrations):

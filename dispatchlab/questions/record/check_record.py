@@ -156,7 +156,7 @@ def compare_with_record(file: str, before: Scenario, found: PackageRecord, packa
 
 
 def compare_records(before: Scenario, after: Scenario, *, foreign: Collection[str] = ()) -> tuple[RecordChange, ...]:
-    """What differs between two records, by operator; the order of what has different names does not count.
+    """Return what differs between two records, by operator; the order of what has different names does not count.
 
     Args:
         before: the first record.
@@ -226,7 +226,7 @@ _PLAIN = (TorchLibraryFunction.DEFINE, TorchLibraryFunction.IMPL)
 
 
 def _items(registration: Registration, namespace: str) -> Iterator[_Item]:
-    """A registration in parts; what `define` and `impl` of torch.library make is the same without them."""
+    """Return a registration in parts; what `define` and `impl` of torch.library make is the same without them."""
     match registration:
         case Def():
             name = str(registration.operator.within(namespace))

@@ -40,7 +40,7 @@ class Checkout:
 
 
 def find_checkout(start: Path) -> Checkout:
-    """The checkout around a folder: the nearest folder upwards with a project's file, else the folder itself."""
+    """Return the checkout around a folder: the nearest folder upwards with a project's file, else the folder itself."""
     root = _root(start)
     source = _source(root)
     named = []
@@ -110,7 +110,7 @@ def _packages(source: Path) -> list[str]:
 
 
 def _distribution(root: Path) -> str:
-    """The name of the distribution; the name of the folder when no file says it."""
+    """Return the name of the distribution; the name of the folder when no file says it."""
     try:
         project = tomllib.loads(read_configuration(root / "pyproject.toml").decode())
         name = project.get("project", {}).get("name") or project.get("tool", {}).get("poetry", {}).get("name")
@@ -136,6 +136,6 @@ def _distribution(root: Path) -> str:
 
 
 def _names_of(distribution: str) -> list[str]:
-    """How the module of a distribution may be called: `a-b` is `a_b`, or `b` in the namespace `a`."""
+    """Return how the module of a distribution may be called: `a-b` is `a_b`, or `b` in the namespace `a`."""
     plain = re.sub(r"[-.]+", "_", distribution)
     return list(dict.fromkeys([plain, plain.lower(), re.sub(r"[-_]+", ".", distribution)]))

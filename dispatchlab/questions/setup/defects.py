@@ -65,7 +65,7 @@ class KnownDefect:
 
 
 def known_defects(names: Sequence[str] = ()) -> tuple[KnownDefect, ...]:
-    """The known defects, or those of these names.
+    """Return the known defects, or those of these names.
 
     Raises:
         UnknownDefectError: a name is no defect's.
@@ -107,7 +107,7 @@ def run_defects() -> tuple[str, tuple[KnownDefect, ...]]:
 
 
 def defects_found(version: str, raised: Sequence[str]) -> tuple[KnownDefect, ...]:
-    """The known defects with what their programs raised, in the order of `known_defects`.
+    """Return the known defects with what their programs raised, in the order of `known_defects`.
 
     Raises:
         NoProgramRanError: none of the programs could be run.
@@ -124,7 +124,7 @@ def _with(defect: KnownDefect, error: str) -> KnownDefect:
 
 
 def defects_view(version: str, found: Sequence[KnownDefect]) -> View[object]:
-    """How the defects that PyTorch has are shown, then those that could not be looked for."""
+    """Return how the defects that PyTorch has are shown, then those that could not be looked for."""
     return View(_value(version, found), lines=lambda _: _lines(version, found))
 
 
@@ -143,6 +143,6 @@ def _lines(version: str, found: Sequence[KnownDefect]) -> Iterator[Line]:
 
 
 def program_view(defect: KnownDefect) -> View[object]:
-    """How the program of a defect is shown, which says what it is about."""
+    """Return how the program of a defect is shown, which says what it is about."""
     text = f"# {defect.what}\n# {defect.page}\n{defect.program}"
     return View(_value("", (defect,)), lines=lambda _: (Code(text),))

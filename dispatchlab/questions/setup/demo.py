@@ -51,7 +51,7 @@ class Demo(NamedTuple):
 
 
 def demo_scenario() -> str:
-    """The scenario of the example, which comes with the package."""
+    """Return the scenario of the example, which comes with the package."""
     return files("dispatchlab.questions.setup").joinpath("demo.yaml").read_text(encoding="utf-8")
 
 
@@ -93,7 +93,7 @@ NEXT = (
 
 
 def demo_text(demo: Demo) -> str:
-    """The example: registrations, a call after each order, the exploration, and what to do next."""
+    """Return the example: registrations, a call after each order, the exploration, and what to do next."""
     return "".join(f"{line}\n" for line in _lines(demo))
 
 

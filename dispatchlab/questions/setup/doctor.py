@@ -172,7 +172,7 @@ registrations:
 
 
 def _sentence(error: BaseException) -> str:
-    """The error in one line; of one that came with a traceback, its last line."""
+    """Return the error in one line; of one that came with a traceback, its last line."""
     if isinstance(error, DispatchLabError):
         lines = [line for line in str(error).splitlines() if line.strip()]
         if "Traceback (most recent call last):" in lines:
@@ -182,7 +182,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def doctor_view(found: Diagnosis) -> View[Diagnosis]:
-    """How a diagnosis is shown: what works in the first line, each feature with its reason, and the versions."""
+    """Return how a diagnosis is shown: what works in the first line, each feature with its reason, and the versions."""
     return View(found, lines=_blocks)
 
 

@@ -165,7 +165,7 @@ def plan(
 def _first_scenario(
     checkout: Checkout, name: str | None, record: Callable[[str], str], notes: list[str], *, required: bool
 ) -> tuple[str | None, str]:
-    """The module that was recorded, and its scenario; the example, when there is nothing."""
+    """Return the module that was recorded, and its scenario; the example, when there is nothing."""
     try:
         if name is None:
             raise ModuleNotClearError(str(checkout.root), checkout.modules)

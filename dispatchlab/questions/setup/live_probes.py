@@ -37,7 +37,7 @@ class ProbeFailed(DispatchLabError):
 
 
 def keys() -> str:
-    """The dispatch keys are known: what is read, written and predicted names them."""
+    """Return the dispatch keys are known: what is read, written and predicted names them."""
     from dispatchlab.live.bridge.running_keys import running_keys
     from dispatchlab.live.introspection.queries import limits_of, unknown_keys
 
@@ -68,7 +68,7 @@ def registry() -> str:
 
 
 def slots() -> str:
-    """The slots that calls use can be read; without that `permute --engine torch` finds fewer defects."""
+    """Return the slots that calls use can be read; without that `permute --engine torch` finds fewer defects."""
     from dispatchlab.live.introspection.slot_memory import memory_layout
 
     layout = memory_layout()
@@ -79,7 +79,7 @@ def slots() -> str:
 
 
 def record() -> str:
-    """A package can be recorded, each registration with its call site."""
+    """Return a package can be recorded, each registration with its call site."""
     from dispatchlab.live.recording.record_package import record_packages
 
     package = "dispatchlab_doctor"

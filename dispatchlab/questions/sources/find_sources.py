@@ -35,7 +35,7 @@ class ImportOfRecordError(DispatchLabError):
 
 
 def is_scenario_source(text: str) -> bool:
-    """Whether a source is a scenario: by what the file begins with, or else by the end of its name."""
+    """Return whether a source is a scenario: by what the file begins with, or else by the end of its name."""
     found = content_of(text)
     if found is not None:
         return found.kind is FileKind.SCENARIO
@@ -54,7 +54,7 @@ def check_source(text: str) -> None:
 
 
 def is_registry_source(text: str) -> bool:
-    """Whether a source is a registry: `live`, the name of a bundled one, or a file that is one."""
+    """Return whether a source is a registry: `live`, the name of a bundled one, or a file that is one."""
     return text == LIVE or bundled_name(text) is not None or is_registry_file(text)
 
 
@@ -65,7 +65,7 @@ def recorded_from(
     python: bool = False,
     report: Callable[[str], None] | None = None,
 ) -> Recorded:
-    """The registry that a source means.
+    """Return the registry that a source means.
 
     Args:
         source: `live`, which is read in a process of its own, the name of a bundled registry, a registry file, or a
@@ -164,7 +164,7 @@ def foundations_in(scenario: Scenario, beneath: Recorded) -> frozenset[int]:
 
 
 def registry_of_scenario(scenario: Scenario) -> Recorded | None:
-    """The registry that a scenario names; None when it stands alone. A file is looked for beside the scenario.
+    """Return the registry that a scenario names; None when it stands alone. A file is looked for beside the scenario.
 
     Raises:
         UnknownRegistryError: there is no such name and no such file.
@@ -227,7 +227,7 @@ def _report_missing_registry(scenario: Scenario, source: str, report: Callable[[
 
 
 def in_either(first: Iterable[str], second: Iterable[str], asked: Sequence[str]) -> frozenset[str]:
-    """The operators of two sources that names and globs mean.
+    """Return the operators of two sources that names and globs mean.
 
     Raises:
         UnknownOperatorError: one means none.
@@ -243,7 +243,7 @@ def in_either(first: Iterable[str], second: Iterable[str], asked: Sequence[str])
 
 
 def chosen(recorded: Recorded, asked: Sequence[str]) -> Iterator[RecordedOperator]:
-    """The operators that names and globs mean, each once; all of them when nothing is asked for.
+    """Return the operators that names and globs mean, each once; all of them when nothing is asked for.
 
     Raises:
         UnknownOperatorError: one means none.
@@ -275,7 +275,7 @@ class UnknownTagError(DispatchLabError):
 
 
 def with_tags(operators: Iterable[RecordedOperator], tags: Sequence[str]) -> tuple[RecordedOperator, ...]:
-    """Those of the operators that have every one of these tags of PyTorch, such as `core`.
+    """Return those of the operators that have every one of these tags of PyTorch, such as `core`.
 
     Raises:
         UnknownTagError: none of them has one of the tags.
@@ -307,7 +307,7 @@ class Difference(NamedTuple):
 
 
 def own_operators(recorded: Recorded, source: str) -> Difference:
-    """The operators of a recording that are not those of the bundled registry of its PyTorch.
+    """Return the operators of a recording that are not those of the bundled registry of its PyTorch.
 
     For a record of packages it is the registry that the record stands on. Everything is its own where there is no such
     registry, in a bundled registry itself, and where a backend fallback differs, which concerns every operator. Left
@@ -339,7 +339,7 @@ def own_operators(recorded: Recorded, source: str) -> Difference:
 
 
 def _shape(operator: RecordedOperator | None) -> object:
-    """What the order of its registrations can depend on."""
+    """Return what the order of its registrations can depend on."""
     if operator is None:
         return None
     kernels = tuple((kernel.key, kernel.inferred, kernel.flags, kernel.active) for kernel in operator.kernels)
@@ -357,7 +357,7 @@ class TableRowError(DispatchLabError):
 def find_listed(
     recorded: Recorded, asked: str, *, source: str, keys: Collection[DispatchKey] = ()
 ) -> tuple[RecordedOperator, ...]:
-    """The operators of a listing: those that a text means and that have a kernel at a key; there may be none.
+    """Return the operators of a listing: those that a text means and that have a kernel at a key; there may be none.
 
     Args:
         recorded: the registry.
@@ -374,7 +374,7 @@ def find_listed(
 
 
 def named_key(text: str, privateuse1: str) -> DispatchKey:
-    """A key by its name, or by the name that a package gave the PrivateUse1 backend.
+    """Return a key by its name, or by the name that a package gave the PrivateUse1 backend.
 
     Raises:
         UnknownKeyError: no key has that name.
@@ -385,7 +385,7 @@ def named_key(text: str, privateuse1: str) -> DispatchKey:
 
 
 def table_rows(keys: Iterable[str], *, privateuse1: str = "") -> tuple[str, ...]:
-    """The names of table rows.
+    """Return the names of table rows.
 
     Args:
         keys: names of keys.

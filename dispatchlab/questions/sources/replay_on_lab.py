@@ -88,7 +88,7 @@ def bench(
 
 
 def registry_on(dispatcher: Dispatcher, origin: str, *, imports: Sequence[str] = ()) -> Registry:
-    """What a dispatcher has in force, as a record.
+    """Return what a dispatcher has in force, as a record.
 
     Args:
         dispatcher: any whose dumps are those of PyTorch 2.13, so not one of `pr35061`.

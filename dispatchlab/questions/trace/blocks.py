@@ -19,7 +19,7 @@ from dispatchlab.views.view import View
 
 
 def trace_view(trace: Trace, *, sets: bool = False) -> View[Trace]:
-    """How a trace is shown: a line for each call as PyTorch's own trace has it, with the keys of each argument.
+    """Return how a trace is shown: a line for each call as PyTorch's own trace has it, with the keys of each argument.
 
     Args:
         trace: what was recorded.
@@ -63,7 +63,7 @@ def _guard_text(guard: TracedGuard) -> str:
 
 
 def _detail_texts(call: TracedCall) -> Iterator[str]:
-    """Where the set of a call comes from, and what ran."""
+    """Return where the set of a call comes from, and what ran."""
     if "redispatch" in call.kind:
         yield f"handed over: {set_text(call.keys)}"
     else:

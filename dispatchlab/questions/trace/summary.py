@@ -26,7 +26,7 @@ class Trace:
 def only(
     threads: Sequence[TracedThread], *, operators: Collection[str] = (), keys: Collection[str] = ()
 ) -> tuple[TracedThread, ...]:
-    """The calls that are asked for; what is inside of another call takes the place of that.
+    """Return the calls that are asked for; what is inside of another call takes the place of that.
 
     Args:
         threads: a trace.
@@ -101,7 +101,7 @@ class TraceSummary:
 
 
 def summary(trace: Trace) -> TraceSummary:
-    """Which kernels ran in a trace, and how often."""
+    """Return which kernels ran in a trace, and how often."""
     used: dict[tuple[str, str, str, Provenance | None, str], list[int]] = {}
     calls = redispatches = 0
     operators: set[str] = set()

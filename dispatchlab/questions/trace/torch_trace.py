@@ -127,7 +127,7 @@ class _Operator:
         self._chains: dict[object, tuple[DispatchKeySet, ...]] = {}
 
     def kernel(self, keys: DispatchKeySet) -> tuple[TracedKernel | None, str]:
-        """The kernel that a hop with this set runs, and what is to be said of it."""
+        """Return the kernel that a hop with this set runs, and what is to be said of it."""
         key = RUNTIME_KEYS[keys.slot()]
         held, computed = self._held.get(key), self._computed.get(key)
         note = "" if held == computed else f"a stale slot: the table says {_text(computed)}"
@@ -136,14 +136,14 @@ class _Operator:
         return TracedKernel(held.debug, held.provenance, self._source(key, held), ""), note
 
     def chain(self, call: RecordedCall) -> tuple[DispatchKeySet, ...]:
-        """The sets of the hops of a call: the first, those that rules of PyTorch say, and the last."""
+        """Return the sets of the hops of a call: the first, those that rules of PyTorch say, and the last."""
         same = (tuple(call.each.items()), call.included, call.excluded, call.below)
         if same not in self._chains:
             self._chains[same] = self._found_chain(call)
         return self._chains[same]
 
     def base(self, call: RecordedCall) -> DispatchKeySet:
-        """The set of a call before fallthroughs are masked."""
+        """Return the set of a call before fallthroughs are masked."""
         applied = masks_of(call.included, call.excluded)
         return DispatchKeySet((_union(call.each).bits | applied.included) & applied.kept)
 
@@ -162,7 +162,7 @@ class _Operator:
         return (first,) if first == last else (first, last)
 
     def _source(self, key: DispatchKey, held: TableEntry) -> str:
-        """The key that the kernel in a slot is registered at."""
+        """Return the key that the kernel in a slot is registered at."""
         *aliases, source = aliases_of(held.provenance) or (key,)
         return key_text(next((alias for alias in aliases if self._registered.get(alias) == held.debug), source))
 
@@ -179,7 +179,7 @@ def _union(each: Mapping[str, DispatchKeySet]) -> DispatchKeySet:
 
 
 def _traced(call: RecordedCall, depth: int, operators: Mapping[str, _Operator]) -> TracedCall:
-    """A call with its hops inside of each other, and what it called inside of the last."""
+    """Return a call with its hops inside of each other, and what it called inside of the last."""
     operator, nothing = operators[call.operator], DispatchKeySet()
     first, *others = operator.chain(call)
     steps = tuple(_traced(inside, depth + 1 + len(others), operators) for inside in call.inside)

@@ -39,7 +39,7 @@ _CAUSES = {
 
 
 def upgrade_view(report: UpgradeReport, *, everything: bool = False) -> View[UpgradeReport]:
-    """How an upgrade is shown.
+    """Return how an upgrade is shown.
 
     Args:
         report: what was found.
@@ -87,7 +87,7 @@ def _registry(found: Upgrade) -> Iterator[b.Block]:
 
 
 def _summary(found: Upgrade) -> Iterator[tuple[str, list[str]]]:
-    """What differs, a row for each kind."""
+    """Return what differs, a row for each kind."""
     for title, side in (("removed", found.removed), ("added", found.added)):
         overloads = sum(one.is_overload for one in side)
         among = [f"{overloads:,} are overloads of operators that both have"] * bool(overloads)
@@ -181,7 +181,7 @@ def _schemas(title: str, schemas: Sequence[tuple[str, SchemaChange]]) -> tuple[b
 
 
 def _changes(changes: Iterable[OperatorChange]) -> tuple[b.Section, ...]:
-    """Other kernels and tags, operators with the same changes together; what takes kernels away comes first."""
+    """Return other kernels and tags, operators with the same changes together; what takes kernels away comes first."""
     groups: dict[tuple[b.Inline, ...], list[str]] = {}
     for change in changes:
         if lines := tuple(_change(change)):
@@ -193,7 +193,7 @@ def _changes(changes: Iterable[OperatorChange]) -> tuple[b.Section, ...]:
 
 
 def _change(change: OperatorChange) -> Iterator[b.Inline]:
-    """What changes in one operator besides its schema."""
+    """Return what changes in one operator besides its schema."""
     if change.alias is not None:
         yield f"alias kind: {change.alias[0]} -> {change.alias[1]}"
     if change.composite is not None:
@@ -251,7 +251,7 @@ def _python(found: PythonDiff) -> Iterator[b.Block]:
 
 
 def _functions(change: PythonChange) -> Iterator[str]:
-    """What is in force, before and after, with its line."""
+    """Return what is in force, before and after, with its line."""
     for side, one in (("before", change.before), ("after", change.after)):
         if one is not None:
             yield f"{side}: {one.function} at {one.site or '(no line known)'}"
@@ -306,7 +306,7 @@ def _calls(title: str, changes: Sequence[OtherKernel]) -> tuple[b.Section, ...]:
 
 
 def _held_text(held: Held) -> str:
-    """What runs in a slot, and whose it is."""
+    """Return what runs in a slot, and whose it is."""
     whose = "the package's " if held.is_packages else "PyTorch's " if held.debug else ""
     find = _find_text(held.find).removeprefix("its ").removeprefix("the ")
     return f"{whose}{find}{f' ({held.debug})' if held.debug else ''}"
@@ -324,7 +324,7 @@ _FINDS = {
 
 
 def _find_text(find: Find) -> str:
-    """What a call finds: `its own kernel`, `CompositeImplicitAutograd`, `nothing`."""
+    """Return what a call finds: `its own kernel`, `CompositeImplicitAutograd`, `nothing`."""
     return _FINDS.get(find.way, str(find.source))
 
 
@@ -333,14 +333,14 @@ def _keys(keys: Sequence[DispatchKey]) -> str:
 
 
 def _names(names: Sequence[str]) -> b.Cell:
-    """Operators, those after the first ones on request."""
+    """Return operators, those after the first ones on request."""
     if len(names) <= _NAMED:
         return b.Cell(", ".join(names), "name")
     return b.Cell(b.Folded(first_of(names, _NAMED), (b.Line(", ".join(names)),)))
 
 
 def _ranked(counts: Mapping[str, int]) -> str:
-    """The largest numbers first, and the rest in one."""
+    """Return the largest numbers first, and the rest in one."""
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     rest = sum(number for _, number in ranked[_RANKED:])
     shown = [f"{name} {number:,}" for name, number in ranked[:_RANKED]]

@@ -282,7 +282,7 @@ class Terms:
     backend_of: Callable[[DispatchKey], str | None]
 
     def of_build(self, key: DispatchKey) -> str:
-        """The backend of a key when one build has no kernels for it; else empty."""
+        """Return the backend of a key when one build has no kernels for it; else empty."""
         backend = self.backend_of(key)
         return backend if backend is not None and backend in self.builds else ""
 
@@ -297,7 +297,7 @@ def upgrade(
     compared: int | None = None,
     left_out: Sequence[str] = (),
 ) -> Upgrade:
-    """What it means that the operators and fallbacks of one registry are followed by those of another.
+    """Return what it means that the operators and fallbacks of one registry are followed by those of another.
 
     Args:
         before: the operators of the first registry, by name.
@@ -341,7 +341,7 @@ def _tags_of_one(
 
 
 def is_autograd(key: DispatchKey) -> bool:
-    """Whether kernels at a key record gradients."""
+    """Return whether kernels at a key record gradients."""
     return key.name.startswith("Autograd")
 
 
@@ -368,7 +368,7 @@ class _Finder:
         self.builds: Counter[str] = Counter()
 
     def change(self, name: str, old: RecordedOperator, new: RecordedOperator) -> OperatorChange:
-        """What differs in one operator."""
+        """Return what differs in one operator."""
         if old == new:
             return OperatorChange(name, slots=self._slots(old, new))
         schema = None if old.schema == new.schema else schema_change(old.schema, new.schema)
@@ -405,7 +405,7 @@ class _Finder:
         )
 
     def _is_own(self, key: DispatchKey, unknown: frozenset[DispatchKey]) -> bool:
-        """Whether a kernel that came or went is the operator's own; else it is counted."""
+        """Return whether a kernel that came or went is the operator's own; else it is counted."""
         if key in unknown:
             self.keys[key] += 1
             return False
@@ -472,7 +472,7 @@ _SHARD = re.compile(r"_(?:\d+|Everything)(?=\.\w+$)")
 
 @lru_cache(maxsize=1 << 14)
 def _site(debug: str) -> str | None:
-    """The file that registered a kernel; None when it is not known. See Note [The site of a kernel]."""
+    """Return the file that registered a kernel; None when it is not known. See Note [The site of a kernel]."""
     lines = _LINE.findall(debug)
     path = str(lines[-1]) if lines else debug
     if path in ("", "/dev/null"):
@@ -508,7 +508,7 @@ def _shared_changes(changes: Iterable[OperatorChange]) -> Iterator[SharedChange]
 
 
 def schema_change(before: str | None, after: str | None) -> SchemaChange:
-    """How a schema differs from another, and whether that breaks callers."""
+    """Return how a schema differs from another, and whether that breaks callers."""
     if before is None or after is None:
         lost = "it has no def any more" if after is None else None
         return SchemaChange(before, after, lost)
@@ -520,7 +520,7 @@ def schema_change(before: str | None, after: str | None) -> SchemaChange:
 
 
 def _phrases(old: FunctionSchema, new: FunctionSchema) -> Iterator[str]:
-    """What differs between two schemas, argument by argument."""
+    """Return what differs between two schemas, argument by argument."""
     olds, news = ({argument.name: argument for argument in side.arguments} for side in (old, new))
     came, gone = ([name for name in side if name not in other] for side, other in ((news, olds), (olds, news)))
     places = [[argument.name for argument in side.arguments] for side in (old, new)]

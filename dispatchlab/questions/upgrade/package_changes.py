@@ -175,12 +175,12 @@ class _Replayed:
         self._fallbacks = {fallback.key: fallback.debug for fallback in self._registry.fallbacks}
 
     def dangles(self, name: str) -> bool:
-        """Whether the package has kernels for an operator that has no def."""
+        """Return whether the package has kernels for an operator that has no def."""
         found = self._registry.operator(name)
         return found is not None and found.is_dangling and bool(self.own_keys(name))
 
     def own_keys(self, name: str) -> frozenset[DispatchKey]:
-        """The keys at which the newest kernel is the package's."""
+        """Return the keys at which the newest kernel is the package's."""
         operator, beneath = self._registry.operator(name), self._beneath[name]
         if operator is None:
             return frozenset()
@@ -191,7 +191,7 @@ class _Replayed:
         )
 
     def held(self, name: str) -> dict[DispatchKey, Held]:
-        """What runs in each slot of an operator; nothing for one that is not there."""
+        """Return what runs in each slot of an operator; nothing for one that is not there."""
         operator = self._registry.operator(name)
         if operator is None:
             return {}

@@ -36,7 +36,7 @@ class Model:
 
 
 def models_of(before: str, after: str) -> tuple[Model, Model]:
-    """The models of two registries.
+    """Return the models of two registries.
 
     A registry that is of no PyTorch, as that of a scenario which stands alone, gets the model of the other one.
 
@@ -87,7 +87,7 @@ class Slots:
         self.fallbacks = _fallback_slots(fallbacks)
 
     def all(self, present: int) -> Mapping[int, Find]:
-        """What each slot holds, by its number, when there are kernels at these keys."""
+        """Return what each slot holds, by its number, when there are kernels at these keys."""
         return _by_slot(plain_shape(self.plain, present, *self.fallbacks))
 
 
@@ -139,7 +139,7 @@ class SlotDifference:
 
 
 def kernel_bits(operator: RecordedOperator) -> int:
-    """The keys at which an operator has kernels."""
+    """Return the keys at which an operator has kernels."""
     bits = 0
     for kernel in operator.kernels:
         bits |= KEY_BIT[kernel.key]
@@ -147,7 +147,7 @@ def kernel_bits(operator: RecordedOperator) -> int:
 
 
 def _fallback_slots(fallbacks: Sequence[RecordedFallback]) -> tuple[int, int]:
-    """The slots with a fallback, and those whose fallback falls through."""
+    """Return the slots with a fallback, and those whose fallback falls through."""
     return (
         slots_of(fallback.key for fallback in fallbacks if fallback.key in SLOT_OF_KEY),
         slots_of(fallback.key for fallback in fallbacks if fallback.fallthrough and fallback.key in SLOT_OF_KEY),
@@ -155,7 +155,7 @@ def _fallback_slots(fallbacks: Sequence[RecordedFallback]) -> tuple[int, int]:
 
 
 def _differing(one: Shape, other: Shape) -> int:
-    """The slots that hold something else in two tables."""
+    """Return the slots that hold something else in two tables."""
     bits = 0
     for held in one.keys() | other.keys():
         bits |= one.get(held, 0) ^ other.get(held, 0)

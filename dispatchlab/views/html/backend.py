@@ -56,7 +56,7 @@ def html_page(document: b.Document) -> str:
 
 
 def anchor(section: b.Section) -> str:
-    """Where a link to a section leads."""
+    """Return where a link to a section leads."""
     return section.anchor or re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-")
 
 
@@ -73,7 +73,7 @@ def _file(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """How a policy names a text that it allows."""
+    """Return how a policy names a text that it allows."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
@@ -90,7 +90,7 @@ _LONG_FACT = 24
 
 
 def html_of(blocks: Iterable[b.Block], *, most: int | None = None) -> Html:
-    """Blocks as a fragment.
+    """Return blocks as a fragment.
 
     Args:
         blocks: what is shown.
@@ -100,7 +100,7 @@ def html_of(blocks: Iterable[b.Block], *, most: int | None = None) -> Html:
 
 
 def _runs(blocks: Iterable[b.Block], most: int | None) -> Iterator[Html]:
-    """Each block; lines that are arranged by indents are of one width, and stay together."""
+    """Return each block; lines that are arranged by indents are of one width, and stay together."""
     lines: list[b.Block] = []
     for block in blocks:
         if isinstance(block, b.Line) and (block.indent or block.label):
@@ -151,7 +151,7 @@ def _block(block: b.Block, most: int | None) -> Html:
 
 
 def _side(side: b.Side, marked: int | None) -> Html:
-    """A sequence, with the step marked from which on the other one is not the same."""
+    """Return a sequence, with the step marked from which on the other one is not the same."""
     steps = [element("li", step.text, class_="parts" if at == marked else None) for at, step in enumerate(side.steps)]
     shown = element("ol", steps, class_="steps") if steps else element("p", "(nothing)", class_="quiet")
     title = f"{side.title[:1].upper()}{side.title[1:]}"
@@ -166,13 +166,13 @@ def _diff_rows(diff: str) -> Iterator[Child]:
 
 
 def _folded(block: b.Folded, most: int | None) -> Html:
-    """A part that is opened by a click; a link to its anchor opens it, too."""
+    """Return a part that is opened by a click; a link to its anchor opens it, too."""
     body = element("div", html_of(block.blocks, most=most), class_="inside", id=block.anchor or None)
     return element("details", element("summary", inline(block.title)), body, open=block.is_open)
 
 
 def _table(table: b.Table, most: int | None) -> Html:
-    """A table that scripts sort and filter; a sentence where it would have no rows."""
+    """Return a table that scripts sort and filter; a sentence where it would have no rows."""
     if not table.rows:
         return element("p", f"{table.caption}: none.", class_="quiet")
     more = 0 if most is None else max(0, len(table.rows) - most)
@@ -201,7 +201,7 @@ def _row(row: b.Row, marked: bool) -> Html:  # noqa: FBT001  one of two looks
 
 
 def _cell(cell: b.Cell) -> tuple[Child, dict[str, str | int | None]]:
-    """What a cell holds, and its attributes: a long name may be broken, and sentences get a wide column."""
+    """Return what a cell holds, and its attributes: a long name may be broken, and sentences get a wide column."""
     kind, sort = cell.kind, cell.sort
     match cell.content:
         case int(number):

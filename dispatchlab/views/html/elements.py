@@ -35,7 +35,7 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 
 
 def element(name: str, /, *children: Child, **attributes: Attribute) -> Html:
-    """An element.
+    """Return an element.
 
     Args:
         name: its name.
@@ -70,7 +70,7 @@ _BREAKS = re.compile(r"(?<=[\w\]])(/|::|_|\(|,|\.)(?=\w)")
 
 
 def breakable(text: str) -> Html:
-    """A text whose long names and paths can be broken where a reader would break them."""
+    """Return a text whose long names and paths can be broken where a reader would break them."""
     return Html(_BREAKS.sub(r"\1<wbr>", joined(text)))
 
 

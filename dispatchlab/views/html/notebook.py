@@ -28,7 +28,7 @@ _STYLE = """\
 
 
 def notebook_html(title: str, blocks: Iterable[Block]) -> str:
-    """Blocks as a fragment: each section on request, with the first rows of its tables."""
+    """Return blocks as a fragment: each section on request, with the first rows of its tables."""
     shown = tuple(blocks)
     parts = (
         element("details", element("summary", block.title), html_of(block.blocks, most=_MOST_ROWS))
