@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from dispatchlab.errors import DispatchLabError, RegistrationError
 from dispatchlab.model.kernel_identity import distinguished
@@ -27,9 +27,11 @@ from dispatchlab.prover.checker import (
     outcome_difference,
     outcome_text,
 )
-from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.protocol import Engine, EngineCrashed, Handle, Look, Sandbox, StateSpace
 from dispatchlab.prover.result import Counterexample, Flaw
+
+if TYPE_CHECKING:
+    from dispatchlab.prover.prng import SplitMix64
 
 
 class SequenceError(DispatchLabError):
@@ -348,6 +350,8 @@ def check_determinism(
     Returns:
         The sequence and the difference, or the sequence that ended the engine (`Flaw.CRASH`), or None when all is well.
     """
+    from dispatchlab.prover.prng import SplitMix64
+
     steps: list[int] = []
     try:
         with first() as session:

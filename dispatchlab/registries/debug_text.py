@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.registries.model import Recorded, RecordedOperator
-from dispatchlab.registries.ownership import ownership_of
+
+if TYPE_CHECKING:
+    from dispatchlab.registries.model import Recorded, RecordedOperator
 
 _AT = "registered at "
 _VIA = " via "
@@ -118,6 +120,8 @@ class Packages:
     TORCH = "torch"
 
     def __init__(self, recorded: Recorded) -> None:
+        from dispatchlab.registries.ownership import ownership_of
+
         self.ownership = ownership_of(recorded)
 
     def of(self, operator: RecordedOperator, key: DispatchKey | None, debug: str) -> str | None:

@@ -8,16 +8,11 @@ from itertools import zip_longest
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import TABLES
 from dispatchlab.prover.result import Counterexample, Exploration, Verdict
-from dispatchlab.questions.dump.operator_blocks import operator_blocks
-from dispatchlab.questions.order.reasons import FLAWS
 from dispatchlab.questions.order.report import Explored, Report
 from dispatchlab.questions.order.report_text import counts, reductions_text, step_text
-from dispatchlab.questions.order.snapshots import Row
-from dispatchlab.questions.order.snapshots_blocks import grouped_rows, snapshot_blocks
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.formatting import counted, digits, readable, seconds
-from dispatchlab.views.source_locations import fallback_of_file
 from dispatchlab.views.view import View
 
 VERDICT_MOODS: dict[Verdict, b.Mood] = {
@@ -161,8 +156,12 @@ def _blocks(one: Explored, *, details: bool = True) -> Iterator[b.Block]:
     elif texts := (*report.refusals, *(f"refused in every order: {text}" for text in _never_accepted(report))):
         yield b.Section("Refused", tuple(b.Line(text, "warn", indent=2) for text in texts))
     if one.snapshots is not None:
+        from dispatchlab.questions.order.snapshots_blocks import snapshot_blocks
+
         yield b.Section("Snapshots at every step", tuple(snapshot_blocks(one.snapshots)))
     for title, views in one.seen:
+        from dispatchlab.questions.dump.operator_blocks import operator_blocks
+
         blocks = tuple(block for view in views for block in operator_blocks(view))
         yield b.Section(f"{title[:1].upper()}{title[1:]}", blocks)
     walked = found.notes if details or found.verdict not in _DECIDED or found.modules is not None else ()
@@ -182,6 +181,8 @@ def _never_accepted(report: Report) -> Iterator[str]:
 
 def _facts(report: Report, found: Exploration) -> Iterator[tuple[str, str]]:
     if found.counterexample is not None:
+        from dispatchlab.questions.order.reasons import FLAWS
+
         yield "counterexample", f"{found.counterexample.flaw}, {FLAWS[found.counterexample.flaw]}"
     yield from (("also", text) for text in (report.reason.more if report.reason is not None else ()))
     yield "registrations", f"{found.registrations:,}"
@@ -226,6 +227,10 @@ def _differences(diff: str) -> Iterator[b.Section]:
         if title == "invariants" and len(sections) > 1:  # which the cause says
             continue
         if title.endswith(TABLES):
+            from dispatchlab.questions.order.snapshots import Row
+            from dispatchlab.questions.order.snapshots_blocks import grouped_rows
+            from dispatchlab.views.source_locations import fallback_of_file
+
             split = ((row[:1], *row[1:].partition(": ")[::2]) for row in rows if row[:1] in ("-", "+"))
             grouped = grouped_rows([Row(mark, fallback_of_file(entry), key) for mark, key, entry in split])
             rows = [f"{row.mark}{row.key}: {row.text}" for row in grouped]

@@ -10,12 +10,12 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.registration import Block, describe
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
-from dispatchlab.questions.order.reasons import Reason, conflict_text, reason_of
 from dispatchlab.scenario.scenario import Scenario
 from dispatchlab.views.formatting import readable
 
 if TYPE_CHECKING:
     from dispatchlab.model.operator_view import OperatorView
+    from dispatchlab.questions.order.reasons import Reason
     from dispatchlab.questions.order.snapshots import Snapshots
 
 
@@ -155,6 +155,12 @@ def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require
         found = replace(found, verdict=verdict)
     refusals = len(found.conflicts) + len(found.never_accepted)
     as_expected, code = judge(found.verdict, scenario.expect, conflicts=refusals, require_proof=require_proof)
+    reason, conflicts = None, tuple[str, ...]()
+    if found.counterexample is not None or found.conflicts or not as_expected:
+        from dispatchlab.questions.order.reasons import conflict_text, reason_of
+
+        reason = reason_of(scenario, found, as_expected=as_expected)
+        conflicts = tuple(conflict_text(conflict, found, scenario.registrations) for conflict in found.conflicts)
     return Report(
         scenario=scenario.file,
         claim=scenario.claim,
@@ -167,7 +173,7 @@ def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require
         exit_code=code,
         is_record=bool(scenario.packages),
         unexplored=len(scenario.python),
-        reason=reason_of(scenario, found, as_expected=as_expected),
+        reason=reason,
         notes=tuple(notes),
-        refusals=tuple(conflict_text(conflict, found, scenario.registrations) for conflict in found.conflicts),
+        refusals=conflicts,
     )
