@@ -146,7 +146,7 @@ class OrderCheck:
 
     @property
     def as_expected(self) -> bool:
-        """Whether the verdict is what the scenario expects; by default, that the order does not matter."""
+        """True when the verdict is what the scenario expects; by default, that the order does not matter."""
         return self.report.as_expected
 
     @property
@@ -319,7 +319,7 @@ class ExplainedCall:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is known what the last kernel does; when it is not, it may redispatch."""
+        """True when it is known what the last kernel does; when it is not, it may redispatch."""
         return self.explanation.known
 
     @property

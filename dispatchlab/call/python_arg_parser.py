@@ -173,7 +173,7 @@ class PythonSignature:
 
     @property
     def takes_varargs(self) -> bool:
-        """Whether the elements of its only positional list can be given one by one."""
+        """True when the elements of its only positional list can be given one by one."""
         return self.positional == 1 and isinstance(self.parameters[0].type, ListType)
 
     @property

@@ -241,7 +241,7 @@ class Tensor:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it was not computed from tensors that require gradients."""
+        """True when it was not computed from tensors that require gradients."""
         return self.grad_fn is None
 
     def is_inference(self) -> bool:

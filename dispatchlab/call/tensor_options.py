@@ -60,12 +60,12 @@ class DType(IntEnum):
 
     @property
     def is_quantized(self) -> builtins.bool:
-        """Whether this is one of the three quantized types."""
+        """True when this is one of the three quantized types."""
         return self in (DType.qint8, DType.quint8, DType.qint32)
 
     @property
     def is_differentiable(self) -> builtins.bool:
-        """Whether a tensor of this type can require gradients."""
+        """True when a tensor of this type can require gradients."""
         return self.category >= 2
 
 

@@ -43,7 +43,7 @@ class RegistrationHandle:
 
     @property
     def is_released(self) -> bool:
-        """Whether the registration is gone."""
+        """True when the registration is gone."""
         return self._undo is None
 
     def release(self) -> None:

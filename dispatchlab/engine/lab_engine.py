@@ -342,7 +342,7 @@ class LabEngine:
 
     @property
     def knows_torch_library(self) -> bool:
-        """Whether it follows the rules of `torch.library`; else it registers the content of such calls."""
+        """True when it follows the rules of `torch.library`; else it registers the content of such calls."""
         return self._semantics.torch_library
 
     @contextmanager

@@ -25,7 +25,7 @@ class PythonEntry(Protocol):
 
     @property
     def by_object(self) -> bool:
-        """Whether it belongs to the `OpOverload`, and is lost when the operator is defined anew."""
+        """True when it belongs to the `OpOverload`, and is lost when the operator is defined anew."""
 
 
 class PythonKey(NamedTuple):
@@ -44,7 +44,7 @@ class PythonKey(NamedTuple):
 
     @property
     def is_shown(self) -> bool:
-        """Whether a snapshot shows it."""
+        """True when a snapshot shows it."""
         return not self.registry.startswith("_")
 
 

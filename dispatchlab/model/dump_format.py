@@ -131,7 +131,7 @@ class KernelLine(NamedTuple):
 
     @property
     def is_alias(self) -> bool:
-        """Whether its key stands for several."""
+        """True when its key stands for several."""
         return self.key is not None and self.key.is_alias
 
     def __str__(self) -> str:

@@ -436,7 +436,7 @@ class Argument:
 
     @property
     def is_written(self) -> bool:
-        """Whether the call writes it."""
+        """True when the call writes it."""
         return self.alias is not None and self.alias.is_write
 
     def __str__(self) -> str:
@@ -483,7 +483,7 @@ class FunctionSchema:
 
     @property
     def is_opaque(self) -> bool:
-        """Whether nothing is known of it but the text that it prints."""
+        """True when nothing is known of it but the text that it prints."""
         return False
 
     def __repr__(self) -> str:

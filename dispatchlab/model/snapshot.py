@@ -65,7 +65,7 @@ class Snapshot:
 
     @property
     def exists(self) -> bool:
-        """Whether anything is registered for the operator, so that `find_op` finds it."""
+        """True when anything is registered for the operator, so that `find_op` finds it."""
         return self.dump != ""
 
     def sections(self) -> tuple[tuple[str, str], ...]:

@@ -452,7 +452,7 @@ class _Proof:
 
     @property
     def _is_well(self) -> bool:
-        """Whether nothing was found yet that ends the proof."""
+        """True when nothing was found yet that ends the proof."""
         return self.best is None and self.strange is None and self.short is None
 
     def _stopped(self, result: Exploration) -> Exploration:

@@ -113,12 +113,12 @@ class RecordedOperator:
 
     @property
     def is_dangling(self) -> bool:
-        """Whether it has no def."""
+        """True when it has no def."""
         return self.schema is None
 
     @property
     def is_overridden(self) -> bool:
-        """Whether one of its kernels overrides another."""
+        """True when one of its kernels overrides another."""
         return any(not kernel.active for kernel in self.kernels)
 
     def kernels_at(self, key: DispatchKey) -> tuple[RecordedKernel, ...]:

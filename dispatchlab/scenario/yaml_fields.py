@@ -339,7 +339,7 @@ class Entry:
         return cast("T", self._values[field.name])
 
     def __contains__(self, field: Field[Any]) -> bool:
-        """Whether the field is there, right or wrong."""
+        """Return whether the field is there, right or wrong."""
         return field.name in self._nodes
 
     def node_of(self, field: Field[Any]) -> Node:

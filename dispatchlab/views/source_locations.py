@@ -52,7 +52,7 @@ class Located:
 
     @property
     def is_pytorch(self) -> bool:
-        """Whether it is a file of PyTorch's, as far as its path shows."""
+        """True when it is a file of PyTorch's, as far as its path shows."""
         return bool(self.path) and self.text.startswith(_OF_PYTORCH)
 
 

@@ -52,7 +52,7 @@ class FunctionGroup:
 
     @property
     def structured(self) -> bool:
-        """Whether all are made from one meta and one impl."""
+        """True when all are made from one meta and one impl."""
         return self.out.structured
 
     @property

@@ -137,7 +137,7 @@ class BackendKernel:
 
     @property
     def takes_symint(self) -> bool:
-        """Whether it takes symbolic integers, as its name shows."""
+        """True when it takes symbolic integers, as its name shows."""
         return "_symint" in self.name
 
 
@@ -213,17 +213,17 @@ class NativeFunction:
 
     @property
     def is_generated(self) -> bool:
-        """Whether the file has no entry for it: it was made from another variant."""
+        """True when the file has no entry for it: it was made from another variant."""
         return "generated" in self.tags
 
     @property
     def in_structured_group(self) -> bool:
-        """Whether it is a structured function or delegates to one."""
+        """True when it is a structured function or delegates to one."""
         return self.structured or self.structured_delegate is not None
 
     @property
     def has_symint(self) -> bool:
-        """Whether it takes symbolic integers."""
+        """True when it takes symbolic integers."""
         return any(innermost(one.type) == SYM_INT for one in self.parts.inputs)
 
     def kernel_at(self, key: DispatchKey) -> BackendKernel | None:

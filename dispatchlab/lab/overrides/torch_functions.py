@@ -56,7 +56,7 @@ class OverridableFunction:
 
     @property
     def is_method(self) -> bool:
-        """Whether it takes a tensor first, of which its signatures do not speak."""
+        """True when it takes a tensor first, of which its signatures do not speak."""
         return self.name.startswith("Tensor.")
 
     @cached_property

@@ -100,7 +100,7 @@ class BindingCall:
 
     @property
     def is_torch_library_call(self) -> bool:
-        """Whether `torch.library` makes the call, and any number of kernels with it."""
+        """True when `torch.library` makes the call, and any number of kernels with it."""
         registration = self.origin.registration
         return isinstance(registration, Block) and registration.made_by is not None
 

@@ -69,7 +69,7 @@ class SlotReader:
 
     @property
     def can_read(self) -> bool:
-        """Whether it knows where slots and kernels are in this process."""
+        """True when it knows where slots and kernels are in this process."""
         return self._where is not None
 
     def text(self, name: str, dump: str, table: str) -> str | None:

@@ -74,7 +74,7 @@ class LiveEngine:
 
     @property
     def reads_slots(self) -> bool:
-        """Whether what the slots hold is read, and not only whether they are filled."""
+        """True when what the slots hold is read, and not only whether they are filled."""
         return bool(self.ask("dispatchlab.live.introspection.slot_memory:is_readable"))
 
     @property

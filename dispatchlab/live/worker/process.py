@@ -95,7 +95,7 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can answer queries."""
+        """True when it can answer queries."""
         return self._finalizer.alive and self._process.poll() is None
 
     def ask(self, name: str, *arguments: object, progress: Callable[[Any], None] | None = None) -> object:

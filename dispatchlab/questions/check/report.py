@@ -45,7 +45,7 @@ class Answer:
 
     @property
     def is_bad(self) -> bool:
-        """Whether something was found that is more than information."""
+        """True when something was found that is more than information."""
         return any(finding.level is not Level.INFORMATION for finding in self.findings)
 
 

@@ -62,7 +62,7 @@ class KernelGroup:
 
     @property
     def is_overridden(self) -> bool:
-        """Whether a newer kernel of its key hides it."""
+        """True when a newer kernel of its key hides it."""
         return self.registered is not None and not self.registered.active
 
 

@@ -23,17 +23,17 @@ class OperatorCalls:
 
     @property
     def is_custom_op(self) -> bool:
-        """Whether `custom_op` made it, which registers a Meta and an Autograd kernel whatever is given."""
+        """True when `custom_op` made it, which registers a Meta and an Autograd kernel whatever is given."""
         return TorchLibraryFunction.CUSTOM_OP in self.functions
 
     @property
     def has_formula(self) -> bool:
-        """Whether `register_autograd` was called, whose kernel goes on to the kernels of the operator."""
+        """True when `register_autograd` was called, whose kernel goes on to the kernels of the operator."""
         return TorchLibraryFunction.REGISTER_AUTOGRAD in self.functions
 
     @property
     def has_fake(self) -> bool:
-        """Whether `register_fake` was called, or a rule registered for a mode, which may be that of fake tensors."""
+        """True when `register_fake` was called, or a rule registered for a mode, which may be that of fake tensors."""
         rules = {TorchLibraryFunction.REGISTER_FAKE, TorchLibraryFunction.REGISTER_TORCH_DISPATCH}
         return not rules.isdisjoint(self.functions)
 

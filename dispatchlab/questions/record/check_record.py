@@ -100,7 +100,7 @@ class RecordCheck:
 
     @property
     def is_same(self) -> bool:
-        """Whether everything is registered as it was."""
+        """True when everything is registered as it was."""
         return not self.changes
 
     @property

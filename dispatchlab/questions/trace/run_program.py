@@ -40,7 +40,7 @@ class Program:
 
     @property
     def imports_torch(self) -> bool:
-        """Whether a line of it imports PyTorch."""
+        """True when a line of it imports PyTorch."""
         try:
             nodes = [*ast.walk(ast.parse(self.source))]
         except (SyntaxError, ValueError):

@@ -97,7 +97,7 @@ class SchemaChange:
 
     @property
     def is_compatible(self) -> bool:
-        """Whether callers of the old schema can use the new one."""
+        """True when callers of the old schema can use the new one."""
         return self.backward is None
 
 
@@ -171,7 +171,7 @@ class OperatorChange:
 
     @property
     def is_own(self) -> bool:
-        """Whether something differs that is the operator's own."""
+        """True when something differs that is the operator's own."""
         parts = (self.schema, self.alias, self.tags_gained, self.tags_lost, self.gained, self.lost, self.replaced)
         return any((*parts, self.composite, self.own_slots))
 
@@ -251,7 +251,7 @@ class Upgrade:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing differs that would be reported."""
+        """True when nothing differs that would be reported."""
         parts = (self.removed, self.added, self.changed, self.fallbacks, self.shared, self.keys_gone, self.keys_new)
         return not any((*parts, self.builds, self.new_tags, self.gone_tags))
 

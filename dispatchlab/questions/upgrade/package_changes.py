@@ -99,7 +99,7 @@ class PackageUpgrade:
 
     @property
     def is_affected(self) -> bool:
-        """Whether the package meets anything else than before."""
+        """True when the package meets anything else than before."""
         now = any(each.before != each.after for each in self.refused)
         return bool(now or self.dangling or self.schemas or self.kernels)
 
