@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def short_repr(value: DataclassInstance) -> str:
-    """`Impl(parse_name('test::foo'), DispatchKey.CPU, debug='fn')`; what is not compared is left out."""
+    """Return the code of a value, such as `Impl(parse_name('test::foo'), DispatchKey.CPU, debug='fn')`."""
     parts: list[str] = []
     by_name = False
     for field in fields(value):
@@ -29,6 +29,6 @@ def member_repr(member: Enum) -> str:
 
 
 class WordEnum(StrEnum):
-    """Words of a result or an option, whose `repr` is code."""
+    """The words of a result or an option; its `repr` is code."""
 
     __repr__ = member_repr

@@ -43,7 +43,7 @@ _KINDS = (Def, Impl, Fallback, NameOnly, Claim, Block)
 
 
 class CheckSubjectError(DispatchLabError):
-    """There is nothing whose order could be checked."""
+    """No order can be checked in what was given."""
 
     found: str
 
@@ -113,13 +113,13 @@ class Result(Generic[_Report]):
         return self._view().text()
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the summary, and the first details of each part."""
+        """Return the HTML for a notebook: the summary, and the first details of each part."""
         return self._view().notebook()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OrderCheck:
-    """Whether the order of registrations matters: the verdict, the counterexample, and the report as `str`.
+    """The answer to whether the order matters: the verdict, the counterexample, and the report as `str`.
 
     >>> from dispatchlab import DispatchKey, Impl, check_order, parse_name
     >>> foo = parse_name("test::foo")
@@ -141,7 +141,7 @@ class OrderCheck:
 
     @property
     def verdict(self) -> Verdict:
-        """What is known: order-independent, order-dependent, no violation found, ..."""
+        """The verdict: order-independent, order-dependent, no violation found, ..."""
         return self.report.exploration.verdict
 
     @property
@@ -173,7 +173,7 @@ class OrderCheck:
         return report_view(self.report).text()
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the verdict, the counterexample, and what was explored."""
+        """Return the HTML for a notebook: the verdict, the counterexample, and the exploration."""
         from dispatchlab.questions.order.blocks import report_view
 
         return report_view(self.report).notebook()
@@ -337,7 +337,7 @@ class ExplainedCall:
         return explanation_text(self.explanation, no_answer=self.no_answer)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the arguments and each hop with its kernel."""
+        """Return the HTML for a notebook: the arguments and each hop with its kernel."""
         from dispatchlab.questions.explain.blocks import call_blocks
         from dispatchlab.views.html.notebook import notebook_html
 
@@ -423,7 +423,7 @@ class OperatorDump:
         return self.text
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the kernels with the keys that run them."""
+        """Return the HTML for a notebook: the kernels with the keys that run them."""
         from dispatchlab.questions.dump.operator_blocks import operator_blocks
         from dispatchlab.views.html.notebook import notebook_html
 
@@ -677,7 +677,7 @@ def record(*packages: str) -> Result[PackageRecord]:
 
 
 def why(error: BaseException | str) -> Result[Answer]:
-    """Return why an exception was raised, and what fixes it.
+    """Explain why an exception was raised, and how to fix it.
 
     Call `watch_exceptions` first, before torch is imported, so that registrations have lines.
 

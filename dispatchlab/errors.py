@@ -147,7 +147,7 @@ class RegistrationError(RefusalError):
 
 
 class NotCallableError(RegistrationError, TypeError):
-    """What should be a kernel cannot be called; `torch.library` raises a TypeError, too."""
+    """The value cannot be called, so it is no kernel; `torch.library` raises a TypeError, too."""
 
 
 class CallError(RefusalError):
@@ -365,7 +365,7 @@ def no_operator(asked: str, known: Iterable[str] = (), *, source: str = "") -> s
 
 
 def _namespaces(glob: str, names: tuple[str, ...]) -> str:
-    """What to look among, for a glob that matches nothing: the namespace that it names, or those that there are."""
+    """Return the namespace that a glob without a match names, or all namespaces."""
     counts: dict[str, int] = {}
     for name in names:
         namespace = name.partition("::")[0]

@@ -31,7 +31,7 @@ def _spelled_out(found: re.Match[str]) -> str:
 
 
 class _PrintableStream:
-    """A text stream on which control characters are spelled out; everything else is that of the stream beneath."""
+    """A text stream that spells out control characters and leaves the rest to the stream beneath."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

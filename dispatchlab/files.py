@@ -188,7 +188,7 @@ def _umask() -> int:
 
 
 def is_replaced(path: str | os.PathLike[str]) -> bool:
-    """Return whether `write_file` would replace what is there: a regular file."""
+    """Return whether `write_file` would replace a regular file there."""
     return os.path.isfile(path) and not os.fspath(path).startswith("/dev/")
 
 
@@ -225,7 +225,7 @@ _HEAD = 64 * 2**10  # no file says what it is later than here
 
 
 class FileKind(Enum):
-    """What a file can be: its name with an article, and what to do with such a file."""
+    """A kind of file: its name with an article, and what to do with such a file."""
 
     SCENARIO = "a scenario", "explore it with: dispatchlab permute {file}"
     REGISTRY = "a recorded registry", "look into it with: dispatchlab dump OP --from {file}"
@@ -247,7 +247,7 @@ class FileKind(Enum):
 
 
 class FileContent(NamedTuple):
-    """What the content of a file is recognised as.
+    """The content of a file as it was recognised.
 
     Args:
         kind: its kind.
@@ -261,7 +261,7 @@ class FileContent(NamedTuple):
         return self.kind.label
 
     def usage(self, file: str) -> str:
-        """Return what to do with the file."""
+        """Return the advice for the file."""
         return self.kind.usage.format(file=file)
 
 
@@ -304,7 +304,7 @@ class OverwriteError(DispatchLabError):
 
 
 def recognised(content: bytes) -> FileContent | None:
-    """Return what the content of a file is; None for what dispatchlab neither reads nor writes."""
+    """Return the kind of a file's content; None for a file that dispatchlab neither reads nor writes."""
     if is_registry(content):
         return FileContent(FileKind.REGISTRY)
     text = content[:_HEAD].decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
@@ -353,7 +353,7 @@ _BEGINNINGS = {
 
 
 def content_of(path: str | os.PathLike[str]) -> FileContent | None:
-    """Return what a file is recognised as; None for one that cannot be read, and for what is no regular file."""
+    """Return the recognised content of a file; None for one that cannot be read or is no regular file."""
     try:
         if not os.path.isfile(path):
             return None
@@ -364,7 +364,7 @@ def content_of(path: str | os.PathLike[str]) -> FileContent | None:
 
 
 def instead(content: bytes, file: str, *wanted: FileKind) -> tuple[str, str] | None:
-    """Return what a file is in place of what was wanted, and what to do with it; None when it may be what was wanted.
+    """Return the kind of a file, and what to do with it; None when it may be of the wanted kind.
 
     Args:
         content: of the file, or its beginning.

@@ -18,14 +18,14 @@ _CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
 
 
 def most_jobs() -> int:
-    """Return how many processes are of use: one for each core that this process may use, and two in any case."""
+    """Return the useful number of processes: one for each core that this process may use, and at least two."""
     if hasattr(os, "sched_getaffinity"):
         return max(_MOST_JOBS, len(os.sched_getaffinity(0)))
     return max(_MOST_JOBS, os.cpu_count() or 1)
 
 
 def used_memory() -> int:
-    """How many bytes of memory this process uses; where only the most that it ever used is known, that; else 0."""
+    """Return the bytes of memory that this process uses, or the most that it ever used; 0 when neither is known."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * _page_size()
@@ -40,7 +40,7 @@ def used_memory() -> int:
 
 
 def default_memory_bound() -> int | None:
-    """Return how many bytes a process may use: half of what there is; None when that is not known."""
+    """Return the most bytes that a process may use: half of the memory; None when that is not known."""
     limits = [limit for limit in (_machine(), *_control_group(), _own_limit()) if limit is not None]
     return min(limits) // _SHARE if limits else None
 

@@ -48,7 +48,7 @@ class GoldenError(Exception):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options."""
+    """Add the options."""
     parser.getgroup("dispatchlab").addoption(
         "--why", action="store_true", help="show below a failing test why it fails"
     )
@@ -113,7 +113,7 @@ class _Why:
             note_calls(self._watch)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Leave the inputs where `dispatchlab check` takes them for operators of which it makes none."""
+        """Keep the inputs for `dispatchlab check`, for operators without inputs of their own."""
         if self._watch.calls and (cache := getattr(session.config, "cache", None)) is not None:
             from dispatchlab.live.failure.torch_watch import save_calls
 
@@ -262,7 +262,7 @@ class _Item(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Return where it is."""
+        """Return its location."""
         return self.path, None, self._shown(self.path)
 
     def _shown(self, path: Path) -> str:
@@ -280,7 +280,7 @@ class OrphanItem(_Item):
         raise GoldenError(f"{self._shown(self.golden)} has no scenario: delete it, or put its scenario back")
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Return where it is."""
+        """Return its location."""
         return self.golden, None, self.name
 
 
@@ -288,7 +288,7 @@ class ScenarioItem(_Item):
     """Explores a scenario and compares with its golden file."""
 
     def runtest(self) -> None:
-        """Fail when the verdict is not what is expected, or the golden file does not hold what is shown."""
+        """Fail when the verdict is not as expected, or the golden file differs from the shown text."""
         from dataclasses import replace
 
         from dispatchlab.questions.order.blocks import failure_text
@@ -429,7 +429,7 @@ def _golden(path: Path, folder: Path, config: pytest.Config) -> Path:
 
 
 def _owners(config: pytest.Config) -> dict[Path, list[Path]]:
-    """The golden files that there should be, with the scenarios that they belong to: one each, if all is well."""
+    """Return the expected golden files with their scenarios: one each, if all is well."""
     known = config.stash.get(_OWNERS, None)
     if known is not None:
         return known

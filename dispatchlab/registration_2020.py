@@ -194,7 +194,7 @@ DEBUG = "registered by RegisterOperators"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What an `op` registers besides its schema. Every call gives new options, so they can be chained and shared.
+    """The options of an `op` besides its schema. Every call gives new options, so they can be chained and shared.
 
     Args:
         kernels: the kernels, each with the key that it is for; None is "every key".

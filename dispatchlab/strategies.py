@@ -119,7 +119,7 @@ def scenarios(draw: st.DrawFn, *, min_size: int = 2, max_size: int = 4) -> Scena
 
 @st.composite
 def sequences(draw: st.DrawFn, count: int, *, max_size: int = 8) -> StepSequence:
-    """Sequences of registrations and releases: what is not in force is registered, and what is may be released.
+    """Return sequences of registrations and releases: each step registers or releases one that can be.
 
     Where an engine refuses a registration, its release cannot be run.
 

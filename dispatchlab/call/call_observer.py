@@ -52,16 +52,16 @@ class Observer(Protocol):
     """Is notified of every call, of every thread, in that thread."""
 
     def entered(self, call: ObservedCall, /) -> None:
-        """A kernel was looked up and is about to run, or there is none."""
+        """Note that a kernel was looked up and is about to run; None when there is no kernel."""
 
     def left(self, call: ObservedCall, error: BaseException | None, /) -> None:
-        """The call is over; `error` is what it raised."""
+        """Note that the call is over; `error` is the exception that it raised."""
 
     def guard_opened(self, guard: object, included: DispatchKeySet, excluded: DispatchKeySet, /) -> None:
-        """A guard has set what the thread includes and excludes to these sets."""
+        """Note that a guard has set the included and excluded keys of the thread to these sets."""
 
     def guard_closed(self, guard: object, included: DispatchKeySet, excluded: DispatchKeySet, /) -> None:
-        """A guard has put these sets back."""
+        """Note that a guard has put these sets back."""
 
 
 observers: list[Observer] = []

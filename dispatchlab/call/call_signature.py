@@ -115,7 +115,7 @@ class CallSignature:
         return self.checked(held)
 
     def checked(self, values: Sequence[object]) -> tuple[object, ...]:
-        """Return one value for each argument, `MISSING` for its default, checked, in the form that kernels see.
+        """Return a checked value for each argument, as kernels get it; `MISSING` stands for its default.
 
         Raises:
             CallError: of kinds `missing_argument` or `wrong_type`, naming the argument.
@@ -188,7 +188,7 @@ class CallSignature:
         return UNDEFINED_TENSOR_KEYS.bits if self.arguments[at].type == TENSOR else 0
 
     def returns(self, values: Sequence[object], result: object) -> tuple[object, ...]:
-        """Return what a call returns, of what its kernel returned, checked against the schema.
+        """Return the result of a call, made of its kernel's result and checked against the schema.
 
         Raises:
             NotReturnableError: it is something else.
@@ -196,7 +196,7 @@ class CallSignature:
         return self._checked_returns(result) if self.written is None else self.written_returns(values, result)
 
     def written_returns(self, values: Sequence[object], result: object) -> tuple[object, ...]:
-        """Return what a typed C++ kernel of an in-place or out form returns: the arguments that it wrote.
+        """Return the result of a typed C++ kernel of an in-place or out form: the arguments that it wrote.
 
         See Note [What an in-place form returns].
 
@@ -250,7 +250,7 @@ class CallSignature:
 
 
 class NotReturnableError(Exception):
-    """What a kernel returned is not what the schema says; its text is the end of a sentence."""
+    """The result of a kernel does not fit the schema; the text of the error is the end of a sentence."""
 
 
 class NotOfTypeError(Exception):
@@ -309,7 +309,7 @@ def same_value(one: object, other: object) -> bool:
 
 
 def tensor_or_number(value: object) -> object:
-    """Return a tensor, and a number as one that is made of it."""
+    """Return a tensor as it is, and a number as a tensor made of it."""
     if isinstance(value, np.number | np.bool_):
         value = value.item()
     return wrapped_number(value) if isinstance(value, NUMBERS) else _tensor(value)

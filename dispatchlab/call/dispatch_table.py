@@ -115,7 +115,7 @@ def _entry_at(entry: OperatorEntry, key: DispatchKey) -> TableEntry | None:
 
 
 def _registered(entry: OperatorEntry) -> tuple[str, ...]:
-    """Return where the operator has kernels of its own to run, alias keys among them."""
+    """Return the keys at which the operator has kernels of its own to run, alias keys among them."""
     bits = (bit for bit in sorted(entry.kernels, key=DUMP_ORDER.__getitem__))
     return tuple(key_text(KEY_OF_BIT[bit]) for bit in bits if not entry.kernels[bit][0].kernel.is_fallthrough)
 
@@ -146,7 +146,7 @@ class Masks(NamedTuple):
     per_backend: bool
 
     def applied(self, bits: int) -> int:
-        """Return what is left of a set; a set without a backend counts as CPU."""
+        """Return the keys of a set that are left; a set without a backend counts as CPU."""
         length = (bits & BACKEND_BITS).bit_length()
         return bits & self.by_backend[length - 1 if length else 0]
 
@@ -210,7 +210,7 @@ class CallTable:
         return f"<CallTable of {self.signature.name}>"
 
     def entry_at(self, keys: DispatchKeySet) -> TableEntry | None:
-        """Return what the slot of a final set holds."""
+        """Return the entry in the slot of a final set."""
         bit = 1 << keys.slot()
         for held, slots in self._slots.items():
             if slots & bit:

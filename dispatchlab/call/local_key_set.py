@@ -51,7 +51,7 @@ thread = _Thread()
 
 
 def included() -> DispatchKeySet:
-    """Return what this thread includes now.
+    """Return the keys that this thread includes now.
 
     >>> from dispatchlab import DispatchKey
     >>> from dispatchlab.call import IncludeDispatchKeyGuard, included
@@ -63,7 +63,7 @@ def included() -> DispatchKeySet:
 
 
 def excluded() -> DispatchKeySet:
-    """Return what this thread excludes now.
+    """Return the keys that this thread excludes now.
 
     >>> from dispatchlab import DispatchKey
     >>> from dispatchlab.call import excluded

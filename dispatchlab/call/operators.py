@@ -60,7 +60,7 @@ class Operator:
 
     @property
     def table(self) -> CallTable:
-        """What calls see now.
+        """The table that calls use now.
 
         Raises:
             RegistrationError: of kind `no_such_schema`.
@@ -139,7 +139,7 @@ class Operator:
         self._call_boxed(CallKind.CALL_BOXED, stack, None)
 
     def redispatch_boxed(self, keys: DispatchKeySet, stack: list[object]) -> None:
-        """The same for exactly these keys."""
+        """Call the next kernel with exactly these keys."""
         self._call_boxed(CallKind.REDISPATCH_BOXED, stack, _key_set(self.table, keys))
 
     def _call_boxed(self, kind: CallKind, stack: list[object], handed: DispatchKeySet | None) -> None:
@@ -191,7 +191,7 @@ def _key_set(table: CallTable, keys: object) -> DispatchKeySet:
 
 
 def _observed(call: ObservedCall, run: Callable[[], object]) -> object:
-    """Run a call while the observers watch; those who come in the middle have missed it."""
+    """Run a call while the observers watch; an observer that comes in the middle has missed the call."""
     watching = [*observers]
     for observer in watching:
         observer.entered(call)

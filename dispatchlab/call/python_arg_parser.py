@@ -299,7 +299,7 @@ class Parameter:
         return f"{self.type_name} {self.name}{f' = {self.default}' if self.default else ''}"
 
     def accepts(self, value: object, *, numbers: bool, is_anything: Callable[[object], bool]) -> bool:
-        """Whether the value is of the type; `numbers` may stand for tensors, see Note [What a number may stand for]."""
+        """Return whether the value is of the type; `numbers` allows tensors: Note [What a number may stand for]."""
         if is_anything(value):
             return True
         match self.type:

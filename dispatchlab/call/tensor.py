@@ -42,7 +42,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether every element has a place of its own and there is no gap between them, in some order of dimensions."""
+    """Return whether every element has a place of its own, without gaps, in some order of dimensions."""
     expected = 1
     for step, size in sorted((step, size) for size, step in zip(shape, strides, strict=True) if size != 1):
         if step != expected:

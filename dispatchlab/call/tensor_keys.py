@@ -74,7 +74,7 @@ def key_of_backend(backend: str, layout: Layout = Layout.strided, dtype: DType |
 
 @cache
 def tensor_key_set(base: DispatchKeySet, *, inference: bool = False) -> DispatchKeySet:
-    """Return what a tensor that is built with the set `base` carries in the end.
+    """Return the final key set of a tensor that is built with the set `base`.
 
     Args:
         base: its backend key, and keys such as Conjugate, if any.

@@ -51,7 +51,7 @@ _PLAIN_TYPES = frozenset((bool, int, float, complex, str, bytes, list, tuple, di
 
 
 def handles(value: object, protocol: str) -> bool:
-    """Whether an object has a handler of that name: its class, the object itself, or what it is when it is a class."""
+    """Return whether an object has a handler of that name: its class, the object, or itself when it is a class."""
     kind = type(value)
     return kind not in _PLAIN_TYPES and has_handler(kind if hasattr(kind, protocol) else value, protocol)
 
@@ -67,7 +67,7 @@ def python_bits(kind: type) -> int:
 
 
 class FunctionState(IntEnum):
-    """What a thread does with handlers of `__torch_function__`."""
+    """The state of a thread for handlers of `__torch_function__`."""
 
     ENABLED = 0
     SUBCLASSES_DISABLED = 1
@@ -78,7 +78,7 @@ class FunctionState(IntEnum):
 
 
 class FunctionThread(threading.local):
-    """What a thread does with public functions.
+    """The state of a thread for public functions.
 
     Attributes:
         state: which handlers it calls.

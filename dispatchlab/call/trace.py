@@ -15,7 +15,7 @@ from dispatchlab.model.key_set import DispatchKeySet
 
 
 class Trace:
-    """What was recorded.
+    """A record of calls.
 
     Args:
         line: is given a line for each call as it begins.
@@ -28,18 +28,18 @@ class Trace:
 
     @property
     def threads(self) -> tuple[TracedThread, ...]:
-        """What each thread did, in the order in which they began; what is not over yet has what it has so far."""
+        """The events of each thread, in the order in which the threads began; an unfinished thread has those so far."""
         known = [*self._threads.values()]
         return tuple(TracedThread(thread.name, tuple(thread.steps)) for thread in known if thread.steps)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the trace does not show: nothing."""
+        """The gaps of the trace: none."""
         return ()
 
     @property
     def steps(self) -> tuple[TracedEvent, ...]:
-        """What all threads did, one after the other."""
+        """The events of all threads, one thread after the other."""
         return tuple(step for thread in self.threads for step in thread.steps)
 
     @property
@@ -62,7 +62,7 @@ class Trace:
     # -- as an observer of calls, see `call_observer.Observer`
 
     def entered(self, call: ObservedCall) -> None:
-        """A call begins."""
+        """Record that a call begins."""
         thread = self._here()
         depth = 1 + sum(isinstance(event, TracedCall) for _, event, _ in thread.open)
         if self._line is not None:
@@ -76,14 +76,14 @@ class Trace:
         thread.begin(call, traced, inside)
 
     def left(self, call: ObservedCall, error: BaseException | None) -> None:
-        """A call is over."""
+        """Record that a call is over."""
         traced = self._here().end(call)
         if isinstance(traced, TracedCall):
             traced.error = None if error is None else _error_line(error)
             traced.ended_ns = monotonic_ns() - self._started_ns
 
     def guard_opened(self, guard: object, included: DispatchKeySet, excluded: DispatchKeySet) -> None:
-        """A guard was entered, and has set these two sets."""
+        """Record that a guard was entered, and has set these two sets."""
         thread = self._here()
         new = (included - thread.sets[0], excluded - thread.sets[1])
         inside: list[TracedEvent] = []
@@ -91,7 +91,7 @@ class Trace:
         thread.sets = (included, excluded)
 
     def guard_closed(self, guard: object, included: DispatchKeySet, excluded: DispatchKeySet) -> None:
-        """A guard was left; one that was entered before the trace began is not in it."""
+        """Record that a guard was left, unless it was entered before the trace began."""
         thread = self._here()
         thread.sets = (included, excluded)
         thread.end(guard)
@@ -203,7 +203,7 @@ TracedEvent: TypeAlias = TracedCall | TracedGuard
 
 @dataclass(frozen=True, slots=True)
 class TracedThread:
-    """What one thread did while a trace was on."""
+    """The events of one thread while a trace was on."""
 
     name: str
     steps: tuple[TracedEvent, ...]
@@ -223,12 +223,12 @@ class _Thread:
         self.sets: _Sets = (DEFAULT_INCLUDED, DEFAULT_EXCLUDED)
 
     def begin(self, what: object, event: TracedEvent, inside: list[TracedEvent]) -> None:
-        """A call or a guard begins inside of what is open, and steps inside of it."""
+        """Open a call or a guard inside the one that is open; later events go inside it."""
         (self.open[-1][2] if self.open else self.steps).append(event)
         self.open.append((what, event, inside))
 
     def end(self, what: object) -> TracedEvent | None:
-        """The event of a call or guard that is over, and all inside of it; None for one before the trace began."""
+        """Return the event of a call or guard that is over, with all inside it; None if it began before the trace."""
         for at in range(len(self.open) - 1, -1, -1):
             if self.open[at][0] is what:
                 event = self.open[at][1]

@@ -72,7 +72,7 @@ def check(
     show_all: bool,
     format: Format | Literal["sarif", "github"] | None,
 ) -> None:
-    """Find what is wrong with a package: order, lint, trials, upgrade, drift from its record.
+    """Find mistakes in a package: order, lint, trials, upgrade, drift from its record.
 
     Imports packages in processes of their own. Default: the packages of the checkout around the current folder, or
     else the bundled registry of the installed PyTorch. Of a scenario, a record, a registry or `live`, the installed

@@ -13,7 +13,7 @@ SHORT = "dispatchlab.short_help"
 
 
 class Command(click.Command):
-    """A command whose `-h` leaves out what is rare.
+    """A command whose `-h` leaves out the rare options.
 
     Args:
         rare: the names of the options that `--help` alone shows, in a group of their own.

@@ -38,7 +38,7 @@ class _Text(_TextType):
 
 
 def _operator_of(text: str) -> str:
-    """The operator that a path of Python names, `torch.add` or `torch.ops.aten.add.Tensor`; else the text itself."""
+    """Return the operator that a Python path names: `torch.add` or `torch.ops.aten.add.Tensor`; else the text."""
     if "::" in text or not text.startswith("torch."):
         return text
     if found := re.fullmatch(r"torch\.ops\.(\w+)\.(\w+)(?:\.(\w+))?", text):
@@ -109,7 +109,7 @@ def with_package(source: str) -> tuple[str, tuple[str, ...]]:
 
 
 class Source(NamedTuple):
-    """What a command is about.
+    """The subject of a command.
 
     Args:
         name: the source; `live` for packages, which are imported into the installed PyTorch.
@@ -132,7 +132,7 @@ def named_subject(source: str | None) -> tuple[str | None, tuple[str, ...]]:
 
 
 def subject(source: str | None, *, keys: Iterable[str] = ()) -> Source:
-    """Return what a command is about: as `named_subject` says, or else a bundled registry of PyTorch.
+    """Return the subject of a command: `named_subject`, or else a bundled registry of PyTorch.
 
     Args:
         source: what was named; None for nothing.
@@ -175,7 +175,7 @@ def is_registry(sources: tuple[str, ...]) -> bool:
 
 
 def reach_checkout() -> None:
-    """Let what is imported until the command ends be found in the checkout around this folder, after all else."""
+    """Let imports find the checkout around this folder, after all else, until the command ends."""
     from pathlib import Path
 
     from dispatchlab.questions.setup.checkout import reachable
@@ -184,7 +184,7 @@ def reach_checkout() -> None:
 
 
 def format_option(*others: str) -> Callable[[_Command], _Command]:
-    """`--format`, of a command whose result is made of blocks.
+    """Add `--format` to a command whose result is made of blocks.
 
     Args:
         others: the formats that this result has besides those of every view.
@@ -263,7 +263,7 @@ def baseline_options(command: _Command) -> _Command:
 
 
 def report_option(what: str = "") -> Callable[[_Command], _Command]:
-    """`--report`, of a command whose result can be kept as a page.
+    """Add `--report` to a command whose result can be kept as a page.
 
     Args:
         what: what is in it, a clause that goes on from `a report to keep`; empty when that needs no word.

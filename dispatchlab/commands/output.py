@@ -102,7 +102,7 @@ class Drawn(str):
 
 
 def rich_text(draw: Callable[[Console], None]) -> Drawn:
-    """Return what `draw` prints on the console of standard output, with its colours."""
+    """Return the output of `draw` on the console of standard output, with its colours."""
     from dispatchlab.views.console import console
 
     terminal = console(sys.stdout, color=use_color(), forced=_colors_are_forced())
@@ -137,7 +137,7 @@ def progress_display() -> Display:
 
 @contextmanager
 def working(text: str) -> Iterator[Callable[[str], None]]:
-    """Show what is being done and for how long, while it is done and counts nothing.
+    """Show the current work and how long it takes, where nothing is counted.
 
     Args:
         text: what is being done.
@@ -181,7 +181,7 @@ def exit_with(code: int) -> NoReturn:
 
 
 def out(text: str) -> None:
-    """Write to standard output, at once; control characters are spelled out, but for those of a drawing.
+    """Write to standard output at once; spell out control characters, except those of a drawing.
 
     Raises:
         OutputClosed: its reader has gone; standard output leads nowhere from now on.

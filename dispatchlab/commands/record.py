@@ -159,7 +159,7 @@ def _summary(found: PackageRecord) -> list[str]:
 
 
 def _made_by(found: PackageRecord) -> str:
-    """Return who made the registrations: C++, lines of Python, or both."""
+    """Return the makers of the registrations: C++, lines of Python, or both."""
     lines = counted(len(found.sites), "line")
     if not found.native:
         return f", made by {lines} of Python"

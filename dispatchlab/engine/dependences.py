@@ -75,7 +75,7 @@ class Variable(NamedTuple):
 
 
 def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) -> Mapping[Hashable, Dependence] | str:
-    """Return what each variable depends on that these registrations can change; or why that is not known."""
+    """Return the dependences of each variable that these registrations can change; or why they are not known."""
     groups = semantics.precedence.plain.groups
     if groups is None:
         return f"the semantics {semantics.name} do not say which keys decide about which slots"
@@ -92,7 +92,7 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
     last = _refusals(lowered, semantics).last
 
     def traces(mask: int) -> int:
-        """Return who of these has made something when it is refused."""
+        """Return the registrations that made something although they were refused."""
         if not semantics.refusal_leaves_traces:
             return 0
         return sum(1 << index for index in set_bits(mask) if last[index] > 0)
@@ -157,7 +157,7 @@ def _hidden(
     semantics: Semantics,
     traces: Callable[[int], int],
 ) -> Mapping[Hashable, Dependence]:
-    """Return what outlives the registrations that brought it. See Note [What a refusal writes]."""
+    """Return the dependences of variables that outlive their registrations. See Note [What a refusal writes]."""
     name = primitives[0][1].name
     found: dict[Hashable, Dependence] = {}
     if semantics.signature_life is SignatureLife.OPERATOR:
@@ -199,7 +199,7 @@ def _slot(
     fallbacks: Iterable[tuple[int, RegisterFallback]],
     holders: int,
 ) -> Dependence:
-    """Return a slot: who is in its groups, and what each registration does to it, step by step."""
+    """Return a slot: its groups, and the effect of each registration on it, step by step."""
     groups = [0] * (len(keys) + 2)  # the last two are the fallbacks there
     roles: dict[int, tuple[Hashable, ...]] = {}
     touching, changed, lazy = 0, 0, 0
@@ -286,7 +286,7 @@ def values(state: State) -> dict[Hashable, Hashable]:
 
 
 def _standing(held: TableEntry, entry: OperatorEntry, fallbacks: Fallbacks) -> Hashable:
-    """Return where the kernel of a slot stands now."""
+    """Return the present position of a slot's kernel."""
     if held is AMBIGUOUS:
         return held.reason
     registered = held.registered
@@ -303,7 +303,7 @@ def deciders(lowered: Sequence[LoweredRegistration], semantics: Semantics) -> tu
 
 
 class _Refusals(NamedTuple):
-    """What may be refused.
+    """The registrations that may be refused.
 
     Args:
         deciders: for each registration those that can make it be refused.

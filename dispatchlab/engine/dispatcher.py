@@ -323,7 +323,7 @@ class Dispatcher:
         return tuple(entry.name for entry in introspection.operators_in(dict(self.state)) if entry.stored is None)
 
     def dump(self, name: OperatorName | str) -> str:
-        """Return what was registered for an operator, as upstream prints it.
+        """Return the registrations of an operator, as upstream prints them.
 
         Raises:
             RegistrationError: of kind `no_such_schema`, when nothing is registered for it; the nearest names are in it.
@@ -340,7 +340,7 @@ class Dispatcher:
         return dump_table(self._entry(state, name), introspection.fallbacks_in(state), self.semantics)
 
     def dump_slots(self, name: OperatorName | str) -> str:
-        """Return what calls of an operator really use, in the form of `dump_table`.
+        """Return the slots that calls of an operator really use, in the form of `dump_table`.
 
         Raises:
             RegistrationError: as for `dump`.
@@ -358,7 +358,7 @@ class Dispatcher:
         return RegistrationError(ErrorKind.NO_SUCH_SCHEMA, message, {"operator": str(name), "has_impl": "no"})
 
     def snapshot(self, operator: OperatorName) -> Snapshot:
-        """Return what can be seen of one operator."""
+        """Return the observable state of one operator."""
         return introspection.snapshot(self.state, operator, self.semantics)
 
     def explain(self, name: OperatorName | str) -> OperatorView | None:

@@ -65,7 +65,7 @@ class Fallbacks:
         return MappingProxyType(self._by_slot)
 
     def expected_in(self, slots: int) -> dict[TableEntry, int]:
-        """Return what should be in some of their slots: for the invariants, by another way than `entries_in`."""
+        """Return the expected entries of some slots: for the invariants, by another way than `entries_in`."""
         expected = self._expected.get(slots)
         if expected is None:
             by_slot = self._by_slot.items()
@@ -75,7 +75,7 @@ class Fallbacks:
         return expected.copy()
 
     def entries_in(self, slots: int) -> Mapping[TableEntry, int]:
-        """Return what the fallbacks put into `slots`."""
+        """Return the entries that the fallbacks put into `slots`."""
         slots &= self.slots
         known = self._known.get(slots)
         if known is not None:

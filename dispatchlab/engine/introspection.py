@@ -41,7 +41,7 @@ def _schema_text(schema: FunctionSchema | None, *, schema_2020: bool) -> str | N
 
 
 def dump(entry: OperatorEntry, semantics: Semantics) -> str:
-    """Return what was registered for an operator, newest kernel of a key first; fallbacks are not part of it."""
+    """Return the registrations of an operator, the newest kernel of a key first, without fallbacks."""
     kernels = [
         _kernel_line(bit, kernel, semantics.schema_2020, at == 0)
         for bit in sorted(entry.kernels, key=semantics.dump_order.__getitem__)
@@ -92,14 +92,14 @@ _ROWS: Final = [row_text(key, "%s") for key in SLOT_KEYS]
 
 @lru_cache(_KEPT_LAYOUTS)
 def _layout(held: tuple[int, ...], order: SlotOrder | None) -> tuple[str, list[int]]:
-    """The rows of a table with a gap for each text, and which entry fills each gap; from the slots of each entry."""
+    """Return the rows of a table with gaps for texts, and the entry that fills each gap."""
     entries = {slot: at for at, bits in enumerate(held) for slot in set_bits(bits)}
     slots = in_order(entries, order)
     return "".join([_ROWS[slot] for slot in slots]), [entries[slot] for slot in slots]
 
 
 def dump_table(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> str:
-    """Return the computed table, made anew from what is registered: it cannot show a slot that went stale."""
+    """Return the computed table, made anew from the registrations: it cannot show a stale slot."""
     return slots_text(computed_table(semantics.precedence, entry.present, entry.kernels, fallbacks), semantics)
 
 
@@ -129,7 +129,7 @@ def namespaces_in(state: State) -> tuple[str, ...]:
 
 
 def snapshot(state: State, name: OperatorName, semantics: Semantics) -> Snapshot:
-    """Return what can be seen of one operator."""
+    """Return the observable state of one operator."""
     entry, kept = operator_in(state, name), state.get(PythonVariable(str(name)))
     python = kept.text if isinstance(kept, PythonState) else ""
     if entry is None:

@@ -25,13 +25,13 @@ _KERNEL, _OPERATOR = SignatureLife.KERNEL, SignatureLife.OPERATOR  # to look up 
 
 
 def expected_slots(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> Slots:
-    """Return what every slot should hold, by the plain computation."""
+    """Return the expected content of every slot, by the plain computation."""
     own, held = _expected(entry, fallbacks, semantics)
     return with_own(held, own, entry.kernels)
 
 
 def _expected(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> tuple[int, Slots]:
-    """Return what `own` and `held` of an entry should be."""
+    """Return the expected `own` and `held` of an entry."""
     own, taken, filled, ambiguous = plain_table(
         semantics.precedence.plain, entry.present, fallbacks.slots, fallbacks.fallthrough_slots
     )
@@ -77,7 +77,7 @@ def stale_keys(slots: Slots, expected: Slots) -> int:
 
 
 def holding(slots: Slots, slot: int) -> TableEntry | None:
-    """Return what a slot holds."""
+    """Return the entry that a slot holds."""
     return next((held for held, bits in slots.items() if bits >> slot & 1), None)
 
 
@@ -130,7 +130,7 @@ def _kernels(entry: OperatorEntry, semantics: Semantics) -> list[Violation]:
 
 
 def _wrong_at(entry: OperatorEntry, bit: int, definition: Definition | None) -> list[Violation]:
-    """Return what is wrong with the kernels at a key, by its bit."""
+    """Return the violations of the kernels at a key, by its bit."""
     kernels, wrong = entry.kernels[bit], []
     if not kernels:
         wrong.append(Violation(entry.name, "empty kernel list", f"at {KEY_OF_BIT.get(bit)}"))
@@ -192,7 +192,7 @@ def _one_object(signed: _Signed) -> _Signed:
 
 
 def _signatures(entry: OperatorEntry, signed: _Signed, life: SignatureLife) -> list[Violation]:
-    """Return what is wrong with the signatures of all kernels."""
+    """Return the violations of the signatures of all kernels."""
     found: list[Violation] = []
     if life is not _OPERATOR and entry.signatures != (None, None):
         found.append(Violation(entry.name, "signature that is held", "these semantics hold none"))

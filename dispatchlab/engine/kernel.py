@@ -158,7 +158,7 @@ class RegisteredKernel:
 
 
 class TableEntry:
-    """What a slot holds: a kernel and why it is there. Equal to itself alone, see `RegisteredKernel.because`."""
+    """The entry of a slot: a kernel and its reason. Equal to itself alone, see `RegisteredKernel.because`."""
 
     __slots__ = ("_text", "reason", "registered")
 
@@ -210,7 +210,7 @@ E = TypeVar("E", AliasKind, BlockKind)
 
 
 def choice(text: str, choices: tuple[E, ...], *, kind: ErrorKind, what: str) -> E:
-    """Return one of a closed set of names; else a refusal of `kind` that lists them."""
+    """Return the choice of this name, or raise a refusal of `kind` that lists all names."""
     for one in choices:
         if one == text:
             return one
@@ -220,7 +220,7 @@ def choice(text: str, choices: tuple[E, ...], *, kind: ErrorKind, what: str) -> 
 
 
 def call_site() -> SourceLocation:
-    """Return where the caller of this package stands: the innermost frame outside of it."""
+    """Return the source location of this package's caller: the innermost frame outside the package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         frame = frame.f_back

@@ -105,7 +105,7 @@ class LabSpace:
         return transaction.applied(LabState)
 
     def observe(self, state: LabState, /) -> tuple[Snapshot, ...]:
-        """Return what can be seen of the observed operators."""
+        """Return the observable states of the observed operators."""
         return tuple(snapshot(state, name, self._semantics) for name in self._operators)
 
     def violations(self, state: LabState, /) -> tuple[Violation, ...]:
@@ -119,7 +119,7 @@ class LabSpace:
         return found
 
     def why(self, expected: LabState, actual: LabState, /) -> tuple[str, ...]:
-        """Return why two states of the same registrations differ."""
+        """Return the reasons why two states of the same registrations differ."""
         return why(expected, actual, self._semantics)
 
     def written_variables(self, index: int, /) -> frozenset[StateVariable]:
@@ -143,7 +143,7 @@ class LabSpace:
         return frozenset({*self._touched, FALLBACKS, *self._operators.values()})
 
     def dependences(self) -> Mapping[Hashable, Dependence] | str:
-        """What each variable of an operator depends on, by the tables of the semantics; or why that is not known."""
+        """Return the dependences of an operator's variables, by the semantics' tables; or why they are not known."""
         from dispatchlab.engine.dependences import dependences  # a small scenario is walked without
 
         return dependences(self.lowered, self._semantics)
@@ -251,7 +251,7 @@ def _in_python(expected: State, actual: State) -> Iterator[str]:
 
 
 def _left_behind(name: str, entry: OperatorEntry) -> str:
-    """Return what to say of an operator that only one of two states has, although the same is registered in both."""
+    """Return the sentence on an operator that only one of two states has, although the registrations are the same."""
     if entry.is_unused:
         return f"a refused def of {name} left the operator behind, with nothing registered for it"
     return f"a refused registration left {name} behind, with what it had registered before it was refused"
@@ -347,7 +347,7 @@ class LabEngine:
 
     @contextmanager
     def sandbox(self) -> Iterator[Dispatcher]:
-        """A fresh dispatcher, as scenarios find it."""
+        """Return a fresh dispatcher, as scenarios find it."""
         from dispatchlab.engine.dispatcher import Dispatcher  # a walk has states in place of dispatchers
 
         yield Dispatcher.for_scenario(self._semantics)

@@ -36,7 +36,7 @@ class Registrations:
 
     @property
     def handles(self) -> tuple[RegistrationHandle, ...]:
-        """The handles of what is in force, in the order in which it was registered."""
+        """The handles of the registrations in force, in the order of their registration."""
         return (*self._handles,)  # `tuple` grows while it iterates, and what is collected then changes the dict
 
     def _hold(self, made: LoweredRegistration, what: str) -> RegistrationHandle:
@@ -49,7 +49,7 @@ class Registrations:
         return self._hold_one_by_one(made, what)
 
     def _hold_one_by_one(self, made: LoweredRegistration, what: str) -> RegistrationHandle:
-        """Make one registration after the other and keep those that came before one that is refused, as upstream."""
+        """Make one registration after the other; keep those before a refused one, as upstream does."""
         parts: list[RegistrationHandle] = []
         whole = RegistrationHandle(
             lambda: release_all(parts), what, forget=lambda: forget_all(parts), home=self._handles
@@ -85,7 +85,7 @@ class Registrations:
 
 
 def debug_of_caller(debug: str | None) -> str:
-    """Return what dumps print of a front end's registrations: the text that was given, or where it was opened."""
+    """Return the debug text of a front end's registrations: the given text, or the line that opened it."""
     if debug is not None:
         return debug
     site = call_site()
@@ -93,7 +93,7 @@ def debug_of_caller(debug: str | None) -> str:
 
 
 def debug_of_kernel(function: object) -> str:
-    """What dumps print of a kernel that was given no text: the line of the call, and the function's qualified name."""
+    """Return the debug text of a kernel without one: the line of the call, and the function's qualified name."""
     name = getattr(function, "__qualname__", "")
     return f"{debug_of_caller(None)} ({name})" if name else debug_of_caller(None)
 
@@ -110,7 +110,7 @@ def typed_kernel(function: object) -> KernelFunction:
 
 
 def _definition(schema: str | FunctionSchema, *, with_kernel: bool) -> FunctionSchema | OperatorName:
-    """What a def is given: a schema, or with a kernel a name alone; only with a kernel may it have type variables."""
+    """Return the definition: a schema, or a name and a kernel; only with a kernel may it have type variables."""
     if not isinstance(schema, str):
         return schema
     return parse_schema_or_name(schema) if with_kernel else parse_schema(schema, typevars=False)

@@ -45,7 +45,7 @@ from dispatchlab.model.schema import FunctionSchema, clone_with_name
 
 
 class LoweredRegistration:
-    """What a dispatcher does for one registration.
+    """The actions of a dispatcher for one registration.
 
     Args:
         primitives: all that it makes, in the order in which they are made and released; a def with a kernel, and a
@@ -63,7 +63,7 @@ class LoweredRegistration:
         return f"<LoweredRegistration {', '.join(type(primitive).__name__ for primitive in self.primitives)}>"
 
     def plain(self) -> Iterator[Primitive]:
-        """Return its primitives, and in place of one of `torch.library` what that may make in the dispatcher."""
+        """Return its primitives; one of `torch.library` becomes those that it may make in the dispatcher."""
         for primitive in self.primitives:
             if isinstance(primitive, Compound):
                 yield from primitive.plain

@@ -56,7 +56,7 @@ class Stored(NamedTuple):
 
 
 class HeldSignature(NamedTuple):
-    """A C++ signature that incoming kernels are compared with, and who set it."""
+    """A C++ signature to compare new kernels with, and the registration that set it."""
 
     signature: str
     debug: str
@@ -96,7 +96,7 @@ class OperatorEntry(NamedTuple):
 
     @property
     def slots(self) -> Slots:
-        """What calls use."""
+        """The slots that calls use."""
         return with_own(self.held, self.own, self.kernels)
 
     @property

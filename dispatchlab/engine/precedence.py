@@ -24,7 +24,7 @@ COMPOSITE = DispatchKey.CompositeImplicitAutograd
 
 
 class PrecedenceRules(NamedTuple):
-    """Which kernel a slot gets: one at its own key, then those of alias keys, level by level, then the fallback.
+    """The kernel that a slot gets: one at its own key, then those of alias keys, level by level, then the fallback.
 
     Args:
         slots: the runtime keys, in the order of the slots.
@@ -41,7 +41,7 @@ class PrecedenceRules(NamedTuple):
     ambiguous: Mapping[int, int]
 
     def reach(self, key: DispatchKey) -> int:
-        """Return the slots whose kernel can change when the newest kernel of a key does, as bits."""
+        """Return the slots whose kernel can change with the newest kernel of a key, as bits."""
         own = KEY_BIT[key]
         bits = own if key in SLOT_OF_KEY else self.covers.get(key, 0)
         bits |= self.takes_composite.get(key, 0)
@@ -130,7 +130,7 @@ class Precedence(NamedTuple):
 
 
 def precedence_by_levels(profile: Profile, rules: PrecedenceRules) -> Precedence:
-    """The precedence that PyTorch's dispatchers have since 2021, with what is a version's in `rules`, its own."""
+    """Return the precedence of PyTorch's dispatchers since 2021; `rules` holds what differs between versions."""
     any_alias = 0
     for alias in rules.levels:
         any_alias |= KEY_BIT[alias]
@@ -238,7 +238,7 @@ PR35061 = Precedence(_fill_pr35061, PLAIN_PR35061, slots_of(RUNTIME_KEYS))
 
 
 def computed_table(precedence: Precedence, present: int, kernels: Kernels, fallbacks: Fallbacks) -> Slots:
-    """Return what every slot should hold, from what is registered and nothing else."""
+    """Return the expected content of every slot, from the registrations and nothing else."""
     slots: Slots = {}
     precedence.fill(slots, precedence.slots, present, kernels, fallbacks)
     return with_own(slots, present & precedence.slots, kernels)

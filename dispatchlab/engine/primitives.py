@@ -57,7 +57,7 @@ class Compound:
         self.plain = tuple(plain)
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
-        """Take back what is the caller's."""
+        """Release the caller's registrations."""
         for primitive in self.plain:
             primitive.release(semantics, state)
 
@@ -131,7 +131,7 @@ class RegisterName:
         state.put(self.variable, entry._replace(names=(*entry.names, self)))
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
-        """The last one of an operator's registrations takes it along."""
+        """Release a registration; the last one of an operator removes the operator."""
         entry = state.operator(self.variable)
         if entry is not None and self in entry.names:
             _leave(state, self.variable, entry._replace(names=tuple(name for name in entry.names if name is not self)))
@@ -139,7 +139,7 @@ class RegisterName:
 
 @lru_cache(maxsize=1 << 12)
 def mismatch(definition: Definition, kernel: RegisteredKernel) -> str | None:
-    """Return why a kernel does not fit a def; both are compared by identity, so that a pair is looked at once."""
+    """Return why a kernel does not fit a def; both are compared by identity, so a pair is checked once."""
     inferred = kernel.kernel.inferred
     if inferred is None:
         return None
@@ -187,7 +187,7 @@ class RegisterDef:
         return refusals.schema_mismatch(self.name, new.schema, new.debug, inferred, kernel, reason, others=len(others))
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
-        """The schema goes with the last def."""
+        """Release a def; the schema goes with the last one."""
         entry = state.operator(self.variable)
         if entry is None or self.definition not in entry.defs:
             return
@@ -204,7 +204,7 @@ class RegisterDef:
 
 
 def _merged(name: OperatorName, stored: Stored, new: Definition) -> Stored:
-    """Return what an operator keeps when it is defined again, as PR #35061 allows it."""
+    """Return the schema that an operator keeps when it is defined again, as PR #35061 allows it."""
     if stored.schema != new.schema:
         raise refusals.schema_conflict(name, stored, new)
     if new.alias is not None and new.alias != stored.alias:
@@ -290,7 +290,7 @@ class RegisterImpl:
         return entry.with_kernels(self.bit, left, self.refreshed_on_release, semantics.precedence.fill, fallbacks)
 
     def _noted_in(self, entry: OperatorEntry, mine: HeldSignature) -> OperatorEntry:
-        """Return the entry with this kernel's signature noted, if it agrees with the one that is held against it."""
+        """Return the entry with this kernel's signature noted, if it agrees with the signature to compare with."""
         symint = self.entry.kernel.symint
         held = entry.signatures[symint]
         if held is None:
@@ -310,7 +310,7 @@ class RegisterImpl:
 
 
 def _agrees(entry: OperatorEntry, signature: str, symint: bool) -> bool:  # noqa: FBT001 - as in Kernel
-    """Whether the registered kernels have this signature; they agree among themselves, so the first one decides."""
+    """Return whether the registered kernels have this signature; they agree, so the first one decides."""
     for kernels in entry.kernels.values():
         for kernel in kernels:
             other = kernel.kernel
@@ -342,7 +342,7 @@ class RegisterFallback:
         self._change(semantics, state, fallbacks.put(self.bit, self.entry, replaces=replaces))
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
-        """Every operator refreshes again."""
+        """Release it; every operator refreshes again."""
         fallbacks = state.fallbacks()
         if self.replaces and not semantics.replaced_fallback_returns:
             if self.entry in fallbacks.replacing:

@@ -62,7 +62,7 @@ class Plain:
 
     @cached_property
     def relevant(self) -> tuple[int, ...]:
-        """For each bit of a set of slots, the keys whose kernels can matter: its own, and those without a slot."""
+        """The keys whose kernels can matter to each bit of a set of slots: its own, and those without a slot."""
         found = {key.name: _WITHOUT_SLOT | KEY_BIT[key] for key in SLOT_KEYS}
         for key, slot in self.readers():
             if slot in found and key in DispatchKey.__members__:
@@ -105,7 +105,7 @@ class Plain:
 
 
 class SlotRun(NamedTuple):
-    """Some slots of a table, and the keys whose kernels can matter to any of them, as bits."""
+    """Some slots of a table, and the keys whose kernels can matter to one of them, as bits."""
 
     slots: int
     relevant: int
@@ -118,7 +118,7 @@ _WITHOUT_SLOT = sum(KEY_OF_BIT) & ~ALL_SLOTS  # functionality keys, aliases, and
 
 
 def plain_by_levels(profile: Profile) -> Plain:
-    """Return the precedence that PyTorch's dispatchers have since 2021, with what is a version's in its profile."""
+    """Return the precedence of PyTorch's dispatchers since 2021; the profile holds what differs between versions."""
     members = DispatchKey.__members__
     levels = [(members[name], frozenset(profile.aliases[name])) for name in profile.precedence if name in members]
     composite = COMPOSITE
@@ -215,7 +215,7 @@ Shape: TypeAlias = dict[Won, int]
 
 @lru_cache(maxsize=1 << 16)
 def winner(plain: Plain, key: DispatchKey, present: int, fallback: int, fallthrough: int) -> Won | None:
-    """Return who wins a slot: (bit of the source, reason).
+    """Return the winner of a slot: (bit of the source, reason).
 
     Args:
         plain: the precedence.
@@ -234,7 +234,7 @@ def winner(plain: Plain, key: DispatchKey, present: int, fallback: int, fallthro
 
 
 class PlainTable(NamedTuple):
-    """What a table looks like whatever its kernels are.
+    """The part of a table that does not depend on its kernels.
 
     Args:
         own: the slots that hold the newest kernel of their own key.
@@ -257,7 +257,7 @@ REASON_OF: Mapping[int, Provenance] = MappingProxyType(
 
 @lru_cache(maxsize=1 << 15)
 def _table_of_slots(plain: Plain, at: int, present: int, fallback_slots: int, fallthrough_slots: int) -> PlainTable:
-    """Return what `plain_table` says of the slots of one of `plain.runs`."""
+    """Return the table by the slots of each of `plain.runs`."""
     kernels: dict[int, int] = {}
     own = filled = ambiguous = 0
     for key in plain.runs[at].keys:

@@ -60,7 +60,7 @@ def schema_conflict(operator: OperatorName, stored: Stored, new: Definition) -> 
 
 
 def alias_kind_conflict(operator: OperatorName, stored: Stored, new: Definition) -> RegistrationError:
-    """Return two defs whose alias kinds do not merge."""
+    """Return the refusal of two defs whose alias kinds do not merge."""
     old_kind, new_kind = str(stored.alias or "default"), str(new.alias or "default")
     return RegistrationError(
         ErrorKind.ALIAS_KIND_CONFLICT,
@@ -86,7 +86,7 @@ def schema_mismatch(
     *,
     others: int = 0,
 ) -> RegistrationError:
-    """A kernel whose type does not fit the schema, whichever of the two came last; so many others do not either."""
+    """Return the refusal of a kernel that does not fit the schema, whichever came last; others may not fit either."""
     compared = str(as_compared(schema, symint_kernel=kernel.kernel.symint))
     which = f", one of {others + 1} such kernels," if others else ""
     return RegistrationError(
@@ -105,7 +105,7 @@ def schema_mismatch(
 
 
 def signature_mismatch(operator: OperatorName, held: HeldSignature, new: RegisteredKernel) -> RegistrationError:
-    """Return a kernel whose C++ signature differs from that of another kernel of the operator."""
+    """Return the refusal of a kernel whose C++ signature differs from another kernel's."""
     return RegistrationError(
         ErrorKind.SIGNATURE_MISMATCH,
         f"the kernels of {operator} must agree in their C++ signature, and {new.kernel.signature}{_by(new.debug)} at "
@@ -182,5 +182,5 @@ def unparsed_key(key: DispatchKey, semantics: str) -> RegistrationError:
 
 
 def refuse(kind: ErrorKind, message: str, **facts: str) -> RegistrationError:
-    """Any refusal whose sentence is written where the rule is."""
+    """Return a refusal whose sentence is written beside its rule."""
     return RegistrationError(kind, message, facts)

@@ -25,7 +25,7 @@ _LAYERS = "dispatchlab.lab."  # kernels that stand above the engine, which must 
 
 
 def operator_view(state: State, name: OperatorName, semantics: Semantics) -> OperatorView | None:
-    """Return everything about an operator with the reason of each row and what it beat; None when there is none."""
+    """Return an operator with the reason of each row and what it beat; None when there is no such operator."""
     entry = operator_in(state, name)
     if entry is None:
         return None
@@ -100,7 +100,7 @@ def _sources_in(bits: int) -> frozenset[Source]:
 def _candidates(
     plain: Plain, key: DispatchKey, present: int, fallbacks: int, fallthroughs: int
 ) -> tuple[Candidate, ...]:
-    """Return what could fill a slot, in the order of the precedence."""
+    """Return the candidates for a slot, in the order of the precedence."""
     return tuple(plain.candidates(key, _sources_in(present), _keys_in(fallbacks), _keys_in(fallthroughs)))
 
 

@@ -149,7 +149,7 @@ class Semantics:
         return self.refresh if self.refresh_on_release is None else self.refresh_on_release
 
     def slots_of_key(self, key: DispatchKey) -> int:
-        """The slots that a fallback at `key` serves: its own, or those of an alias; none for `Dense` and its kind."""
+        """Return the slots that a fallback at `key` serves: its own, or those of an alias; none for `Dense`."""
         if self.alias_slots is not None and key.is_alias:
             return self.alias_slots.get(key, 0)
         return slots_of_key(key)
@@ -399,7 +399,7 @@ def _loaded(reference: str) -> Callable[..., object]:
 
 
 def fallbacks_of(profile: Profile) -> tuple[Fallback, ...]:
-    """Return the backend fallbacks that a PyTorch ships, those of keys that this package does not know left out."""
+    """Return the backend fallbacks that a PyTorch ships, without those of keys that this package does not know."""
     return tuple(
         Fallback(DispatchKey[key], _kernel(key, found), found.debug)
         for key, found in profile.fallbacks.items()

@@ -49,12 +49,12 @@ class PythonKey(NamedTuple):
 
 
 class PythonState(NamedTuple):
-    """The entries of one operator, by key; those of one key newest first, and the newest is in force."""
+    """The entries of one operator by key, newest first; the newest is in force."""
 
     entries: tuple[tuple[PythonKey, tuple[PythonEntry, ...]], ...] = ()
 
     def at(self, key: PythonKey) -> tuple[PythonEntry, ...]:
-        """Return what is registered under a key, newest first."""
+        """Return the registrations at a key, newest first."""
         return dict(self.entries).get(key, ())
 
     def put(self, key: PythonKey, registered: tuple[PythonEntry, ...]) -> PythonState:
@@ -73,7 +73,7 @@ class PythonState(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What a snapshot shows, a line for each entry."""
+        """The text of a snapshot, a line for each entry."""
         lines = [
             f"{key}{' (inactive)' if at else ''}: {entry.debug or '(no debug text)'}\n"
             for key, registered in self.entries
@@ -155,7 +155,7 @@ class Transaction:
         return self.get(FALLBACKS) or NO_FALLBACKS  # type: ignore[return-value]  # likewise
 
     def python(self, operator: str) -> PythonState:
-        """Return what Python keeps for an operator; a part of the operator, as far as footprints go."""
+        """Return Python's entries for an operator; footprints count them as a part of the operator."""
         self.touched.add(operator)
         variable = PythonVariable(operator)
         kept = self.changes[variable] if variable in self.changes else self.base.get(variable)

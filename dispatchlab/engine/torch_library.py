@@ -151,7 +151,7 @@ class TorchLibraryPrimitive(Compound):
 
 
 class Note(Compound):
-    """What `torch.library` notes of a kernel; with `looks`, the look at that before it."""
+    """The note of `torch.library` on a kernel; with `looks`, the look at the note before it."""
 
     __slots__ = ("_looks", "debug", "place")
 
@@ -240,14 +240,14 @@ class OpenCustomOp(TorchLibraryPrimitive):
 
 
 def added_kernels(kept: PythonState) -> Iterator[Primitive]:
-    """Return what later calls have put into the library of a `custom_op`, by what Python keeps for its operator."""
+    """Return the kernels that later calls have put into the library of a `custom_op`."""
     for added in kept.at(_ADDED):
         if isinstance(added, _Added):
             yield from added.primitives
 
 
 class _OwnFake(TorchLibraryPrimitive):
-    """The fake implementation that `custom_op` registers, which calls the one that its object is given."""
+    """The fake implementation that `custom_op` registers, which calls the one that its object has."""
 
     __slots__ = ("_made",)
 
@@ -422,7 +422,7 @@ _CALLS: dict[TorchLibraryFunction, type[TorchLibraryPrimitive]] = {
 def torch_library_primitives(
     block: Block, call: TorchLibraryCall, content: Sequence[Primitive], *, notes: bool
 ) -> Iterator[Primitive]:
-    """The primitives of a block that a call of `torch.library` makes. See Note [Calls of torch.library, in the lab].
+    """Return the primitives of a `torch.library` block. See Note [Calls of torch.library, in the lab].
 
     Args:
         block: the block.
@@ -496,7 +496,7 @@ def _custom_op(kept: PythonState) -> OpenCustomOp | None:
 
 
 def _without_parts(kept: PythonState) -> PythonState:
-    """Without what is known of the object of a `custom_op`; its library is another thing."""
+    """Return the entries without those of the object of a `custom_op`; its library is another thing."""
     for key, _ in kept.entries:
         if key.registry in _PART_REGISTRIES and key not in (_LIBRARY, _ADDED):
             kept = kept.put(key, ())
@@ -548,7 +548,7 @@ def _lacks_device(call: TorchLibraryCall, schema: FunctionSchema) -> bool:
 
 
 def _is_functional(schema: FunctionSchema, *, views: bool) -> bool:
-    """Whether nothing is written and something is returned; of views, those of one tensor to another with `views`."""
+    """Return whether a schema writes nothing and returns something; `views` also allows views of one tensor."""
     if any(argument.is_written for argument in schema.arguments):
         return False
     if any(each.alias is not None and not each.alias.is_write for each in schema.returns):
@@ -559,7 +559,7 @@ def _is_functional(schema: FunctionSchema, *, views: bool) -> bool:
 
 
 def _check_fake(semantics: Semantics, state: Transaction, fake: TorchLibraryPrimitive) -> None:
-    """What a fake implementation finds in its way where there is one alone."""
+    """Refuse a fake implementation where there may be only one and another is there."""
     if fake.call.allow_override is not False:
         return
     entry = state.operator(fake.variable)
@@ -577,7 +577,7 @@ def _with_notes(
     but: Sequence[Primitive] = (),
     override: bool | None = None,
 ) -> Iterator[Primitive]:
-    """Return the primitives, and what `torch.library` notes after each kernel but those of C++, and asks before."""
+    """Return the primitives with the notes and checks of `torch.library` for kernels outside C++."""
     for each in primitives:
         if not isinstance(each, RegisterImpl) or each in but or not notes:
             yield each
@@ -589,7 +589,7 @@ def _with_notes(
 
 
 def _check_meta(state: Transaction, kernel: RegisterImpl) -> None:
-    """What `Library.impl` checks of a Meta kernel."""
+    """Check a Meta kernel as `Library.impl` does."""
     if kernel.entry.key is not DispatchKey.Meta:
         return
     entry = state.operator(kernel.variable)
@@ -626,7 +626,7 @@ def _check_keyword_tensors(schema: FunctionSchema, function: TorchLibraryFunctio
 
 
 def _refused_anywhere(block: Block, call: TorchLibraryCall, name: OperatorName) -> RegistrationError | None:
-    """Return why a call is refused whatever there is."""
+    """Return the reason why a call is refused in every state."""
     if block.namespace == "prim":
         message = f"the namespace {block.namespace} is reserved, and torch.library makes no library of it"
         return refusals.refuse(ErrorKind.OTHER, message, operator=str(name))

@@ -30,7 +30,7 @@ from dispatchlab.model.schema import OPTIONAL_TENSORS
 
 
 class AutogradFallbackMode(WordEnum):
-    """What the fallback does besides calling on: nothing, or record that nothing is known of the gradient."""
+    """The mode of the fallback: only call on, or also record that the gradient is not known."""
 
     NOTHING = "nothing"
     WARN = "warn"
@@ -63,7 +63,7 @@ def set_autograd_fallback_mode(mode: AutogradFallbackMode | str) -> None:
 
 
 def autograd_fallback(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """The boxed fallback."""
+    """Call on, and treat the results as the mode says."""
     # See Note [No check of what a kernel below autograd does]
     below = keys & DispatchKeySet.full_after(DispatchKey.AutogradOther)
     arguments = called.schema.arguments

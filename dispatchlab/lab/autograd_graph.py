@@ -58,7 +58,7 @@ class SavedTensor:
         return f"<SavedTensor of {self._name} at version {self._version}>"
 
     def check(self, node: Node) -> Tensor:
-        """Return what is kept, as it is kept.
+        """Return the checked value as it is kept.
 
         Raises:
             AutogradError: its memory was written since, or `backward` has already gone through here.
@@ -221,7 +221,7 @@ def node_of(tensor: Tensor) -> Node | None:
 
 
 def edge_of(tensor: Tensor) -> Edge | None:
-    """Return where the gradient of a tensor goes: to the node that made it, or to the leaf itself.
+    """Return the target of a tensor's gradient: the node that made the tensor, or the leaf itself.
 
     None for a view of a tensor that requires gradients, when it was made under `no_grad`.
 
@@ -255,7 +255,7 @@ def register_hook(tensor: Tensor, hook: Hook) -> None:
 
 
 def run_hooks(node: Node) -> None:
-    """Run the hooks of a node, or of the leaf whose gradient it adds up."""
+    """Run the hooks of a node, or of the leaf that adds up its gradient."""
     hooks = (node.leaf.hooks or ()) if isinstance(node, AccumulateGrad) else [hook for _, hook in node.hooks]
     for hook in hooks:
         hook()

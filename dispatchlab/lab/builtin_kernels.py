@@ -93,7 +93,7 @@ def _materialize(called: Operator, keys: DispatchKeySet, stack: list[object], ke
 
 
 def _found(called: Operator, name: str) -> Operator | None:
-    """Return one of PyTorch's operators, where the dispatcher has it."""
+    """Return an operator of PyTorch, if the dispatcher has it."""
     known = parse_name(f"aten::{name}")
     return None if called.dispatcher.find_schema(known) is None else operator(called.dispatcher, known)
 

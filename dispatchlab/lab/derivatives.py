@@ -96,7 +96,7 @@ def conj(calls: Calls, self: Tensor) -> Tensor:
 
 
 def handle_r_to_c(calls: Calls, self_st: DType, gradient_result: Tensor) -> Tensor:
-    """Return the gradient of a real tensor, of one that is complex because something else is.
+    """Return the gradient of a real tensor from a gradient that is complex because of another input.
 
     Raises:
         AutogradError: it is complex: there is no operator here that would take its real part.

@@ -56,7 +56,7 @@ def tensors_in(values: Sequence[object]) -> list[Tensor]:
 
 
 def as_dtype(tensor: Tensor, dtype: DType) -> Array:
-    """The elements as another dtype, in the order in which they lie in memory; in the usual one, when expanded."""
+    """Return the elements as another dtype, in memory order; in the usual order when expanded."""
     order: Literal["K", "C"] = "K" if is_dense(tensor.shape, tensor.strides) else "C"
     return stored(tensor.data.astype(dtype.numpy, order=order), dtype)
 
@@ -81,7 +81,7 @@ def stand_in(shape: tuple[int, ...], dtype: DType) -> Array:
 
 
 def check_overlap(name: str, written: Tensor, read: Tensor | None = None) -> None:
-    """Refuse to write where one place in memory is several elements, or what is read is a part of it.
+    """Refuse a write to memory that several elements share, or that overlaps an input in part.
 
     Raises:
         CallError: it is one that was expanded, or it overlaps `read` and is not the same elements.
@@ -95,7 +95,7 @@ def check_overlap(name: str, written: Tensor, read: Tensor | None = None) -> Non
 
 
 def overlaps_itself(tensor: Tensor) -> bool:
-    """Whether two elements are at one place in memory, as those of an expanded tensor are; on Meta there is none."""
+    """Return whether two elements share memory, as those of an expanded tensor do; never on Meta."""
     if tensor.elements is None or 0 in tensor.shape:
         return False
     return any(size > 1 and step == 0 for size, step in zip(tensor.shape, tensor.strides, strict=True))
@@ -122,7 +122,7 @@ Fill = Callable[[tuple[int, ...], np.dtype[Any]], Array]
 
 
 class _Options(Protocol):
-    """What a new tensor is like, beside its shape; a tensor has it."""
+    """The options of a tensor besides its shape."""
 
     @property
     def dtype(self) -> DType: ...
@@ -145,7 +145,7 @@ def _new(
     pin_memory: bool | None = None,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """Return a tensor with these options, and those of `like` where they are None; on Meta nothing is filled."""
+    """Return a tensor with these options; None takes the option of `like`; on Meta nothing is filled."""
     kind = like.dtype if dtype is None else dtype
     where = like.device if device is None else device
     array = stand_in(tuple(shape), kind) if where.type is DeviceType.META else fill(tuple(shape), kind.numpy)
@@ -186,7 +186,7 @@ def _check_copied(self: Tensor, src: Tensor) -> None:
 
 
 def _kept(array: Array, dtype: DType) -> Array:
-    """Return an array that is copied to memory of a dtype: numpy converts it, but to the one that numpy lacks."""
+    """Return an array as memory of a dtype holds it; numpy converts it, except to bfloat16, which it lacks."""
     return stored(array, dtype) if dtype is DType.bfloat16 else array
 
 
@@ -281,7 +281,7 @@ def _together(name: str, first: Tensor, second: Tensor) -> Device:
 
 
 class _Computed:
-    """The results of CPU and CUDA: what is computed, on the device of the arguments."""
+    """The results on CPU and CUDA: computed on the device of the arguments."""
 
     together = staticmethod(_together)
 
@@ -724,7 +724,7 @@ _RECORDING = AUTOGRAD_KEYS.add(DispatchKey.ADInplaceOrView).bits
 
 
 def _as_recorded(view: Tensor, viewed: Tensor) -> Tensor:
-    """Return a view with some keys of what is viewed.
+    """Return a view with some keys of its base.
 
     Those of autograd, for inference mode makes no inference tensor of a normal one; and those of lazy elements.
     """

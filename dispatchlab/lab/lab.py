@@ -103,7 +103,7 @@ class Lab:
         return library
 
     def _made_elsewhere(self) -> Container[str]:
-        """Return the operators whose defs and backend kernels are registered elsewhere."""
+        """Return the operators with defs and backend kernels that are registered elsewhere."""
         return ()
 
     def _define(self) -> None:

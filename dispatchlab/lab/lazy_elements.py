@@ -28,7 +28,7 @@ def meant(tensor: Tensor) -> Array:
 
 
 def held(tensor: Tensor, elements: Array) -> Array:
-    """Return what a tensor has to hold to stand for some elements."""
+    """Return the stored elements of a tensor that stand for these elements."""
     return elements if not tensor.key_bits & LAZY_BITS else _applied(tensor.key_bits, elements)
 
 

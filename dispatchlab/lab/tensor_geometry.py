@@ -23,7 +23,7 @@ class Geometry(NamedTuple):
 
     @classmethod
     def of(cls, tensor: Tensor) -> Self:
-        """Return that of a tensor."""
+        """Return the geometry of a tensor."""
         return cls(tensor.shape, tensor.strides, tensor.dtype, tensor.layout, tensor.device)
 
 

@@ -29,7 +29,7 @@ class CountedAllTheSame(VersionCounter):
 
 
 def view_kernel(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """The boxed kernel of every operator that makes a view of its first argument."""
+    """Run as the boxed kernel of every operator that makes a view of its first argument."""
     base, *others = stack[-len(operator.schema.arguments) :]
     with AutoDispatchBelowADInplaceOrView():
         operator.redispatch_boxed(keys & _BELOW, stack)
@@ -79,7 +79,7 @@ _INFERENCE = "a tensor that was made in inference mode counts no writes"
 
 
 def in_place_kernel(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """The boxed kernel of every operator that writes its first argument."""
+    """Run as the boxed kernel of every operator that writes its first argument."""
     written = stack[-len(operator.schema.arguments)]
     with AutoDispatchBelowADInplaceOrView():
         operator.redispatch_boxed(keys & _BELOW, stack)
@@ -146,7 +146,7 @@ class ViewHistory:
 
 
 def history_of(tensor: Tensor) -> ViewHistory | None:
-    """Return how a tensor came to be a view; None when it is none."""
+    """Return the history of a view; None for a tensor that is no view."""
     assert tensor.view_history is None or isinstance(tensor.view_history, ViewHistory)
     return tensor.view_history
 

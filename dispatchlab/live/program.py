@@ -99,7 +99,7 @@ def program_text(
 
 
 def _operator(registrations: Sequence[Registration]) -> tuple[OperatorName, FunctionSchema | None]:
-    """Return the one operator that they are of, and its schema when one of them is a def."""
+    """Return their one operator, and its schema when one of them is a def."""
     operators: set[OperatorName] = set()
     schema: FunctionSchema | None = None
     for registration in registrations:

@@ -23,7 +23,7 @@ _STAND_IN = "dispatchlab.live.introspection.stand_in_device"
 
 
 def live_registry(imports: Sequence[str] = (), *, python: bool = False) -> Registry:
-    """Return everything that is registered in a new process.
+    """Return all registrations of a new process.
 
     Args:
         imports: packages to import first.

@@ -268,7 +268,7 @@ def model_set(bits: int) -> DispatchKeySet:
 
 @cache
 def _bits() -> tuple[tuple[int, int], ...]:
-    """Each bit of the running PyTorch, with what stands for it in the model; what the model does not have is left out.
+    """Return each bit of the running PyTorch with its key in the model, without keys that the model lacks.
 
     A key has the bit of its functionality, and a runtime key that of its backend as well. PyTorch 2.5 makes no set of
     bits, so the bits are read off the sets of keys.

@@ -9,7 +9,7 @@ from dispatchlab.model.names import OperatorName
 
 
 class Dependence(NamedTuple):
-    """What the value of one variable depends on, as an engine declares it. A set of registrations is a bit mask.
+    """The dependences of one variable, as an engine declares them. A set of registrations is a bit mask.
 
     Args:
         groups: the value depends on which of these groups have a member in force, and on nothing else.

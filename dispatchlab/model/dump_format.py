@@ -62,7 +62,7 @@ PROVENANCE_OF_ALIAS: Mapping[DispatchKey, Provenance] = MappingProxyType(
 
 
 def aliases_of(provenance: Provenance) -> tuple[DispatchKey, ...]:
-    """Return the alias keys at which kernels of a provenance are registered, the one that comes first first."""
+    """Return the alias keys with kernels of a provenance, in their order."""
     return tuple(key for key, of in PROVENANCE_OF_ALIAS.items() if of is provenance)
 
 
@@ -152,7 +152,7 @@ def kernel_text(debug: str, inferred: str | None, flags: KernelFlags) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OperatorDump:
-    """What a dump says about an operator.
+    """The content of a dump of an operator.
 
     Args:
         name: its name.
@@ -274,7 +274,7 @@ def _kernel(text: str) -> KernelLine:
 
 
 class TableEntry(NamedTuple):
-    """What a row of a computed table says after its key.
+    """The part of a computed table's row after its key.
 
     Args:
         debug: where the kernel comes from.

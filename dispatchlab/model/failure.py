@@ -90,13 +90,13 @@ class Raised:
 
     @property
     def name(self) -> str:
-        """Return the class's own name."""
+        """The class's own name."""
         return self.kind.rpartition(".")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorFacts:
-    """What the registry holds of an overload.
+    """The entry of an overload in the registry.
 
     Args:
         name: its full name, such as `aten::add.Tensor`.
@@ -120,27 +120,27 @@ class OperatorFacts:
 
     @property
     def packet(self) -> str:
-        """Return the name without the overload."""
+        """The name without the overload."""
         return self.name.partition(".")[0]
 
     @property
     def namespace(self) -> str:
-        """Return the namespace."""
+        """The namespace."""
         return self.name.partition("::")[0]
 
     @property
     def base(self) -> str:
-        """Return the name without the namespace, with the overload."""
+        """The name without the namespace, with the overload."""
         return self.name.partition("::")[2]
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """Return the keys of kernels that do the work, aliases included."""
+        """The keys of kernels that do the work, aliases included."""
         return tuple(key for key in self.kernels if not key.startswith(("Autograd", "Autocast", "ADInplaceOrView")))
 
 
 class Registry(Protocol):
-    """What is asked about a dispatcher."""
+    """The questions to a dispatcher."""
 
     version: str
 
@@ -186,21 +186,21 @@ class Failure:
 
     @cached_property
     def text(self) -> str:
-        """Return the messages of the chain."""
+        """The messages of the chain."""
         return "\n".join(f"{raised.name}: {raised.text}" for raised in self.chain)
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """Return the names of the exceptions' classes."""
+        """The names of the exceptions' classes."""
         return frozenset(raised.name for raised in self.chain)
 
     @property
     def at(self) -> Position | None:
-        """Return the user's innermost frame."""
+        """The user's innermost frame."""
         return self.frames[-1] if self.frames else None
 
     def search(self, pattern: str) -> re.Match[str] | None:
-        """Return where a pattern matches a message of the chain."""
+        """Return the match of a pattern in a message of the chain."""
         return re.search(pattern, self.text, re.DOTALL)
 
     def of(self, *kinds: EventKind) -> tuple[Event, ...]:
@@ -208,7 +208,7 @@ class Failure:
         return tuple(event for event in self.events if event.kind in kinds)
 
     def registrations(self, name: str) -> tuple[Event, ...]:
-        """Return who registered for an operator, by the name without the overload."""
+        """Return the registrations of an operator, by the name without the overload."""
         packet = name.partition(".")[0]
         found = self.of("define", "impl", "custom_op", "register_fake", "register_autograd", "collected")
         return tuple(event for event in found if event.subject.partition(".")[0] == packet)
@@ -216,7 +216,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """What a cause advises.
+    """The advice of a cause.
 
     Args:
         text: the call to write, whole.
@@ -241,7 +241,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What happened when a fix was tried.
+    """The result of trying a fix.
 
     Args:
         fix: the fix, with the text of the call as it was made.

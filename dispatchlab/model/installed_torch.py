@@ -20,7 +20,7 @@ _HEAD = 2**16  # characters of version.py, which has a few lines
 
 
 def installed_torch() -> str | None:
-    """The version of the PyTorch that `import torch` would find, such as `2.13.0+cpu`; None when there is none."""
+    """Return the version of the PyTorch that `import torch` would find, such as `2.13.0+cpu`; None for none."""
     folder = _installed_torch_folder()
     return None if folder is None else _version_in(os.path.join(folder, "version.py"))
 

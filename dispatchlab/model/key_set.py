@@ -74,7 +74,7 @@ class DispatchKeySet:
 
     @classmethod
     def full_after(cls, key: DispatchKey) -> DispatchKeySet:
-        """Return everything of lower priority than the key's functionality, and PythonDispatcher.
+        """Return all keys of lower priority than the key's functionality, and PythonDispatcher.
 
         Below `Undefined` and below an alias key, whose functionality is `Undefined` upstream, are all backend bits but
         the highest.

@@ -89,7 +89,7 @@ class OperatorView:
 
 
 def view_of(snapshot: Snapshot, violations: tuple[Violation, ...] = ()) -> OperatorView:
-    """Return an operator without the reasons behind its rows: what beat what is not in the texts.
+    """Return an operator without the reasons behind its rows, which the texts do not show.
 
     Args:
         snapshot: the operator.
@@ -116,7 +116,7 @@ def view_of(snapshot: Snapshot, violations: tuple[Violation, ...] = ()) -> Opera
 
 
 def with_slots(view: OperatorView, slots: str) -> OperatorView:
-    """Return a view whose rows show what calls use.
+    """Return a view with rows that show what calls use.
 
     Args:
         view: the operator, as its kernels make it.

@@ -66,7 +66,7 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Profile:
-    """What one PyTorch's dispatcher does, as far as versions differ.
+    """The facts about one PyTorch's dispatcher that differ between versions.
 
     Args:
         torch: its version as it says it itself, such as `2.13.0+cpu`.
@@ -120,7 +120,7 @@ class Profile:
 
     @property
     def name(self) -> str:
-        """What the semantics is called that is made of it: `torch-` and the first two numbers of the version."""
+        """The name of its semantics: `torch-` and the first two numbers of the version."""
         version = version_of(self.torch)
         return f"torch-{version[0]}.{version[1]}" if version is not None else f"torch-{self.torch}"
 
@@ -167,7 +167,7 @@ def bundled_profiles() -> tuple[str, ...]:
 
 
 def _bundled_value(name: str) -> dict[str, Any]:
-    """What the file of a bundled profile says; what it leaves out is as in the version after, and null takes away."""
+    """Return a bundled profile: fields left out are as in the version after, and null removes one."""
     with open(os.path.join(_FOLDER, f"{name}{_SUFFIX}"), encoding="utf-8") as stream:
         value: dict[str, Any] = json.load(stream)
     if name == bundled_profiles()[-1]:
@@ -386,7 +386,7 @@ def _fallback(value: object) -> BuiltinFallback:
 
 
 def _contradiction(profile: Profile) -> str:
-    """Return why fields contradict each other, a sentence; empty when they do not."""
+    """Return a sentence on fields that contradict each other; empty when none do."""
     numbers = [*profile.keys.values()]
     if sorted({*numbers}) != numbers:
         return "the numbers of keys must ascend"

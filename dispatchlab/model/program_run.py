@@ -9,7 +9,7 @@ OWN, FALLBACK, MISSING = "own", "fallback", "missing"
 
 
 class ProgramRun(NamedTuple):
-    """What a program did on the device.
+    """The operations of a program on the device.
 
     Args:
         error: what it raised; empty when it came to its end.

@@ -167,12 +167,12 @@ class PythonRegistration(NamedTuple):
 
     @property
     def slot(self) -> tuple[str, str, str]:
-        """Return where it is kept; a newer registration of the same slot takes the place of this one."""
+        """The slot that keeps it; a newer registration of the same slot replaces this one."""
         return self.registry, self.operator, self.key
 
     @property
     def described(self) -> PythonRegistry:
-        """Return what is known of its registry."""
+        """The description of its registry."""
         return REGISTRY_NAMED[self.registry]
 
 
@@ -185,7 +185,7 @@ def by_slot(registrations: Iterable[PythonRegistration]) -> dict[tuple[str, str,
 
 
 class PythonLayer(Protocol):
-    """What one PyTorch had in its Python-side registries, in memory or in a file."""
+    """The content of one PyTorch's Python-side registries, in memory or in a file."""
 
     @property
     def torch(self) -> str:
@@ -200,7 +200,7 @@ class PythonLayer(Protocol):
         """The modules of `IMPORTS` that were not imported, so that their registries are empty."""
 
     def of(self, operator: str, /) -> tuple[PythonRegistration, ...]:
-        """Return what there is for one operator, in the order of the registries."""
+        """Return the registrations of one operator, in the order of the registries."""
 
     def __iter__(self) -> Iterator[PythonRegistration]:
         """Iterate over everything, by operator."""
@@ -230,7 +230,7 @@ class PythonLayerInMemory:
         return [registration.operator for registration in self.registrations]
 
     def of(self, operator: str) -> tuple[PythonRegistration, ...]:
-        """Return what there is for one operator, in the order of the registries."""
+        """Return the registrations of one operator, in the order of the registries."""
         names = self._operators
         return self.registrations[bisect_left(names, operator) : bisect_right(names, operator)]
 
@@ -247,7 +247,7 @@ def python_layer(
     missing: Sequence[str] = (),
     not_imported: Sequence[str] = (),
 ) -> PythonLayerInMemory:
-    """Return the layer of these registrations; those of one slot keep their order, the newest last."""
+    """Return the layer of these registrations; within a slot they keep their order, the newest last."""
     place = {registry.name: at for at, registry in enumerate(PYTHON_REGISTRIES)}
     ordered = sorted(registrations, key=lambda one: (one.operator, place[one.registry], one.key))
     return PythonLayerInMemory(torch, tuple(ordered), tuple(missing), tuple(not_imported))

@@ -32,7 +32,7 @@ class SourceLocation:
 
 
 class AliasKind(WordEnum):
-    """What a def promises about aliasing (`AliasAnalysisKind`); no value at all is upstream's default.
+    """The promise of a def about aliasing (`AliasAnalysisKind`); no value at all is upstream's default.
 
     >>> from dispatchlab import AliasKind, Def, parse_schema
     >>> Def(parse_schema("test::foo(Tensor x) -> Tensor"), AliasKind.PURE_FUNCTION).alias
@@ -46,7 +46,7 @@ class AliasKind(WordEnum):
 
 
 class BlockKind(WordEnum):
-    """What a library block may hold: `TORCH_LIBRARY`, `_FRAGMENT`, `_IMPL`, or the `import` of PR #35061.
+    """The kind of a library block: `TORCH_LIBRARY`, `_FRAGMENT`, `_IMPL`, or the `import` of PR #35061.
 
     >>> from dispatchlab import BlockKind
     >>> BlockKind("FRAGMENT")
@@ -347,20 +347,20 @@ def operators_of(registration: Registration) -> Iterator[OperatorName]:
 
 
 def kernel_text(registration: Def | Impl | Fallback) -> str:
-    """Return what dumps print of the kernel of a registration."""
+    """Return the text of a registration's kernel in dumps."""
     own = registration.own_impl if isinstance(registration, Def) else registration
     return registration.debug if own is None else own.debug
 
 
 def with_kernel_text(registration: Def | Impl | Fallback, text: str) -> Def | Impl | Fallback:
-    """Return the registration, of whose kernel dumps print this text."""
+    """Return the registration with this text for its kernel in dumps."""
     if isinstance(registration, Def) and registration.kernel is not None:
         return replace(registration, kernel_debug=text)
     return replace(registration, debug=text)
 
 
 def shown_text(registration: Registration) -> str:
-    """Return the debug text that distinguishes a registration: that of its kernel where it has one; empty for none."""
+    """Return the debug text that distinguishes a registration: its kernel's if it has one; empty for none."""
     match registration:
         case NameOnly():
             return ""
@@ -371,7 +371,7 @@ def shown_text(registration: Registration) -> str:
 
 
 def describe(registration: Registration) -> str:
-    """Return one line that says what a registration is, for people: `impl test::foo CPU (fn_cpu)`."""
+    """Return a registration in one line, for people: `impl test::foo CPU (fn_cpu)`."""
     match registration:
         case Def():
             text = f"def {registration.schema}"

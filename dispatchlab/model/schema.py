@@ -161,7 +161,7 @@ def kind_of(type_: Type) -> str:
 
 
 def fake_of(type_: Type) -> Type:
-    """The type that calls see: `int` for the enums and for SymInt, through lists and optionals, without sizes."""
+    """Return the type that calls see: `int` for enums and SymInt, through lists and optionals, without sizes."""
     match type_:
         case SimpleType(name):
             return INT if name in _FAKE_INTS else type_
@@ -252,7 +252,7 @@ def optional_of(type_: Type) -> Type:
 
 
 def union_of(members: Iterable[Type]) -> Type:
-    """Return the one type that a union of `members` is: flat, without members that another one covers, in order.
+    """Return the union of `members` as one type: flat, in order, without members that another one covers.
 
     Raises:
         ValueError: fewer than two members are left.
@@ -339,7 +339,7 @@ class Default:
 
 
 def default_text(default: Default, type_: Type) -> str:
-    """Return what stands after the `=` of an argument of this type."""
+    """Return the text after the `=` of an argument of this type."""
     value = default.value
     match value, type_:
         case str(), SimpleType("str") | OptionalType(SimpleType("str")):
@@ -498,7 +498,7 @@ class FunctionSchema:
         return _schema_text(self, str, in_parentheses=True)
 
     def dispatch_arguments(self) -> int:
-        """The arguments that decide the dispatch, bit i for argument i: Tensor, Tensor?, Tensor[] and Tensor?[]."""
+        """Return the arguments that decide the dispatch, bit i for argument i: Tensor, Tensor?, Tensor[], Tensor?[]."""
         return sum(1 << at for at, argument in enumerate(self.arguments) if without_size(argument.type) in _DISPATCHED)
 
 
@@ -553,7 +553,7 @@ def _source_argument(argument: Argument) -> str:
 
 
 def _source_annotated(type_: Type, alias: AliasInfo | None) -> str:
-    """Return a type with its annotations: those of elements stand behind the elements."""
+    """Return a type with its annotations; annotations of elements stand behind the elements."""
     if type_ == _OPTIONAL_NUMBERS:
         return f"Scalar{_source_annotation(alias)}??"
     match type_:

@@ -34,7 +34,7 @@ _NUMBERS: tuple[Type, ...] = ALL_NUMBERS.members
 
 
 def backward_break(old: FunctionSchema, new: FunctionSchema) -> str | None:
-    """Return why the new schema is not backward compatible with the old one; None when it is.
+    """Return the reason why the new schema breaks callers of the old one; None when it does not.
 
     An opaque schema is compatible with every other one: what it has is not known.
     """
@@ -99,7 +99,7 @@ def _arguments_break(old: FunctionSchema, new: FunctionSchema) -> str | None:
 
 
 def _first_out(schema: FunctionSchema) -> int:
-    """Return where the arguments begin that are keyword-only and written to."""
+    """Return the position of the first argument that is keyword-only and written to."""
     outs = (at for at, argument in enumerate(schema.arguments) if argument.kwarg_only and argument.is_written)
     return next(outs, len(schema.arguments))
 
@@ -143,7 +143,7 @@ def _size(type_: Type) -> int | None:
 
 
 def is_subtype(narrow: Type, wide: Type) -> bool:
-    """Whether a value of one type can stand where another is expected, as `isSubtypeOf` of PyTorch decides it."""
+    """Return whether a value of one type can stand where another is expected, as PyTorch's `isSubtypeOf` decides."""
     narrow, wide = without_size(narrow), without_size(wide)
     match narrow:
         case UnionType(members):
@@ -189,7 +189,7 @@ def _is_covariant(narrow: Type, wide: Type) -> bool:
 
 
 def _held(wide: Type) -> tuple[Type, ...]:
-    """Return what the members of a union are held against."""
+    """Return the types to compare the members of a union with."""
     match wide:
         case UnionType(members):
             return members
@@ -208,7 +208,7 @@ def _holds(members: tuple[Type, ...], type_: Type) -> bool:
 
 
 def _equal(left: Type, right: Type) -> bool:
-    """Whether types are equal, where `Scalar` is the union of all numbers and every type variable is every other."""
+    """Return whether types are equal; `Scalar` is the union of all numbers, and all type variables are the same."""
     left, right = (ALL_NUMBERS if each == SCALAR else each for each in (left, right))
     match left, right:
         case TypeVariable(), TypeVariable():

@@ -31,7 +31,7 @@ from dispatchlab.model.schema import (
 
 
 class DifferenceKind(WordEnum):
-    """What differs; in the order in which the check asks."""
+    """A kind of difference, in the order in which the check asks."""
 
     ARGUMENT_COUNT = "argument_count"
     RETURN_COUNT = "return_count"

@@ -201,7 +201,7 @@ def is_string(token: str) -> bool:
 
 
 def described(token: str) -> str:
-    """Return what an error says was found."""
+    """Return the found token in the words of an error."""
     if token == END:
         return "the end of the text"
     if token == LINE_END:
@@ -639,7 +639,7 @@ def _number(text: str, kind: str) -> Constant:
 
 
 def int_of(digits: str) -> int | None:
-    """The number of decimal digits with an optional sign; None for far too many digits, which Python may not read."""
+    """Return the number of decimal digits with an optional sign; None where Python refuses so many digits."""
     sign, digits = ("-", digits[1:]) if digits.startswith("-") else ("", digits)
     digits = digits.lstrip("0") or "0"
     return int(sign + digits) if len(digits) <= LONGEST_INT else None

@@ -28,7 +28,7 @@ def python_steps(sequence: StepSequence) -> str:
 
 
 def renumbered(sequence: StepSequence, numbers: Mapping[int, int] | Sequence[int]) -> StepSequence:
-    """Return a sequence with other numbers: that at the place of a number, or the one that a mapping gives for it."""
+    """Return a sequence with other numbers, by position or by a mapping."""
     return tuple(~numbers[~step] if step < 0 else numbers[step] for step in sequence)
 
 

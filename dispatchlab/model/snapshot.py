@@ -60,7 +60,7 @@ class Snapshot:
 
     @classmethod
     def of_no_operator(cls, operator: OperatorName) -> Snapshot:
-        """Return what an engine shows of an operator for which nothing is registered."""
+        """Return the snapshot of an operator without registrations."""
         return cls(operator, "", "", "")
 
     @property
@@ -69,7 +69,7 @@ class Snapshot:
         return self.dump != ""
 
     def sections(self) -> tuple[tuple[str, str], ...]:
-        """Return everything that is seen, as titled texts in the order in which a reader wants them."""
+        """Return all parts of a snapshot as titled texts, in the reader's order."""
         look_up = "found" if self.exists else "not found"
         found = f"operator: {look_up}\nschema: {self.schema or 'none'}\ndangling: {'yes' if self.dangling else 'no'}\n"
         return (

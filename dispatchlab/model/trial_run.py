@@ -15,7 +15,7 @@ Status: TypeAlias = Literal["passed", "failed", "not needed", "no input", "open"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRun:
-    """What came of one trial of one operator.
+    """The result of one trial of one operator.
 
     Args:
         operator: its full name.
@@ -41,7 +41,7 @@ class TrialRun:
 
     @property
     def error(self) -> str:
-        """Return the exception in a line."""
+        """The exception in a line."""
         if not self.raised:
             return ""
         first = next((line for line in self.raised[0].text.splitlines() if line.strip()), "")

@@ -30,7 +30,7 @@ class AllOrders(Walk):
         self._run = 0
 
     def runs(self) -> Iterator[Run]:
-        """Return one run a sequence; the first of each registration order finds out who is accepted."""
+        """Return one run for each sequence; the first of each order finds out what is accepted."""
         for registered in orders_keeping(self.count, self.order):
             accepted: list[int] = []
             yield Run(_ascending(registered, accepted))
@@ -44,7 +44,7 @@ class AllOrders(Walk):
         self._run += 1
 
     def coverage(self, *, found: bool) -> list[str]:
-        """Return how many sequences were run."""
+        """Return the number of sequences that were run."""
         return [] if found else [f"{self._run:,} sequences were run"]
 
 

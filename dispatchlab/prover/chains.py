@@ -150,7 +150,7 @@ class ChainsWithin:
 
 
 def count_registration_orders(count: int, order: Chains) -> int:
-    """How many orders keep the chains; where they overlap and the orders are very many, a number that is too small."""
+    """Return the number of orders that keep the chains; too small for overlapping chains with very many orders."""
     if _are_disjoint(order):
         return factorial(count) // prod(factorial(len(chain)) for chain in order)
     some = sorted({index for chain in order for index in chain})
@@ -180,12 +180,12 @@ def earlier_masks(count: int, order: Chains) -> list[int]:
 
 
 def count_orders(count: int, order: Chains = ()) -> int:
-    """Return how many orders there are: all registration orders that keep the chains, times all release orders."""
+    """Return the number of orders: registration orders that keep the chains, times release orders."""
     return count_registration_orders(count, order) * factorial(count)
 
 
 def count_edges(count: int, order: Chains = ()) -> int:
-    """How many edges the graph of active sets has when nothing is refused; *n* times 2 to the *n* without chains."""
+    """Return the number of edges of the graph when nothing is refused; *n* times 2 to the *n* without chains."""
     if not order:
         return count << count
     releases = (count << count) >> 1

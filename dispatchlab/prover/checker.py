@@ -33,7 +33,7 @@ Pair: TypeAlias = tuple[StepSequence, StepSequence]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the last step of a sequence, a registration, came to.
+    """The result of the last step of a sequence, a registration.
 
     Args:
         sequence: the sequence.
@@ -46,7 +46,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was observed after a sequence.
+    """The observation after a sequence.
 
     Args:
         sequence: the sequence.
@@ -104,7 +104,7 @@ def check_release(sequence: StepSequence, step: int, refusal: Refusal | None) ->
 
 
 def _flaw(expected: Observation, actual: Observation) -> Flaw:
-    """Return why two sequences that should lead to the same look different: the last step decides, then all of them."""
+    """Return why two sequences that should lead to the same state differ: the last step decides, then all of them."""
     if actual.last_refused:
         return Flaw.RESIDUE
     if any(step < 0 for observed in (expected, actual) for step in observed.sequence):
@@ -113,7 +113,7 @@ def _flaw(expected: Observation, actual: Observation) -> Flaw:
 
 
 class Observations:
-    """What was observed so far, by active set.
+    """The observations so far, by active set.
 
     Sequences are given as a list of steps and how many of them count, so that a long walk costs no copies. A pair that
     is found here was observed on a way with a history: run it from scratch before it is reported.
@@ -250,7 +250,7 @@ def outcome_difference(expected: str, actual: str) -> str:
 
 
 def outcome_text(step: int, refusal: Refusal | None) -> str:
-    """Return what came of a step, in lines that can be compared."""
+    """Return the result of a step, in lines that can be compared."""
     if refusal is None:
         return f"{'-' if step < 0 else '+'}{~step if step < 0 else step} accepted\n"
     facts = "".join(f"  {name}: {value}\n" for name, value in refusal.facts)

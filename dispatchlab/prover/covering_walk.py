@@ -56,14 +56,14 @@ class CoveringWalk(Walk):
         self._later = list(enumerate(later_masks(count, order))) if order else []
 
     def runs(self) -> Iterator[Run]:
-        """Return one run a pass."""
+        """Return one run for each pass."""
         random = SplitMix64(self.seed)
         for _ in range(self._wanted):
             self.passes += 1
             yield Run(self._pass(random.split(), _Seen({}, {})), is_long=True)
 
     def coverage(self, *, found: bool) -> list[str]:
-        """Return how many edges were tried in how many steps."""
+        """Return the number of edges that were tried, and of steps."""
         if found or not self._tried:
             return []
         passes = "pass" if self.passes == 1 else "passes"
@@ -133,7 +133,7 @@ class CoveringWalk(Walk):
 
 
 class _Seen(NamedTuple):
-    """What a pass knows of the sets that it came by.
+    """The knowledge of a pass about the sets on its way.
 
     Args:
         untried: by set, the registrations that were not toggled there yet.

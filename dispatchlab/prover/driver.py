@@ -71,15 +71,15 @@ class Walk(ABC):
         """Return the runs, one after the other."""
 
     def ended(self, run: Run) -> None:  # noqa: B027 - most walks count nothing then
-        """A run came to its end, or to two sequences that disagree; it was not cut off."""
+        """Note that a run came to its end, or to two sequences that disagree, and was not cut off."""
 
     def sets(self, observations: Observations) -> int:
-        """Return how many active sets it came by: all that were observed."""
+        """Return the number of active sets on the way: all that were observed."""
         return observations.sets
 
     @abstractmethod
     def coverage(self, *, found: bool) -> list[str]:
-        """Return how much was done, a sentence each; `found` when there is a counterexample."""
+        """Return the sentences on how much was done; `found` when there is a counterexample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Drive(Protocol):
         """Go to the end."""
 
     def crashed(self, crash: EngineCrashed) -> Ending:
-        """Return what to say of a crash."""
+        """Return the sentence on a crash."""
 
     def exploration(self, ending: Ending) -> Exploration:
         """Return the result so far."""
@@ -266,7 +266,7 @@ def judged(sessions: Sessions, pair: Pair) -> tuple[Verdict, Counterexample]:
 
 
 def verified(sessions: Sessions, pair: Pair) -> Counterexample:
-    """How two sequences disagree when they are run from scratch; `Flaw.NONDETERMINISTIC` when they agree this time."""
+    """Return how two sequences disagree in a new run; `Flaw.NONDETERMINISTIC` when they agree this time."""
     why: tuple[str, ...] = ("the sequences disagreed in a walk and agree when they are run from scratch",)
     try:
         example = compare_sequences(sessions, *pair) or compare_sequences(sessions, pair[1], pair[1])

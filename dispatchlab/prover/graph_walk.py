@@ -86,12 +86,12 @@ def explore_graph(
 
 
 def too_long(length: int) -> str:
-    """Return why a walk ended that looks at sequences of so many steps at most."""
+    """Return the reason for the end of a walk: sequences of at most so many steps."""
     return f"stopped at sequences of {length} steps"
 
 
 def too_many(edges: int) -> str:
-    """Return why a walk ended that takes so many edges at most."""
+    """Return the reason for the end of a walk: at most so many edges."""
     return f"stopped at {edges:,} edges"
 
 
@@ -148,7 +148,7 @@ class _GraphDrive:
         return Ending(Verdict.CRASHED, Counterexample(Flaw.CRASH, sequence, sequence, "", (crash.text,)))
 
     def _walk(self) -> tuple[str | None, Counterexample | None]:
-        """Return why it stopped early, and a counterexample."""
+        """Return the reason for an early end, and a counterexample."""
         space, register, release = self.space, self.space.register, self.space.release
         states, masks, first, refused = self.states, self.masks, self.first, self.refused
         bits = [(index, 1 << index, self.later[index]) for index in range(self.count)]
@@ -303,7 +303,7 @@ class _GraphDrive:
         return None
 
     def _accepted_after_all(self, node: int, index: int) -> Counterexample:
-        """Return what P1 or P2 says to an acceptance into a set that was refused before."""
+        """Return the violation of P1 or P2 when a set was refused before and is accepted now."""
         mask = self.masks[node]
         whole = mask | 1 << index
         row = self.refused[whole]

@@ -76,7 +76,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Watch:
-    """Watches the bounds of one exploration, of which the parts may be explored one after another.
+    """A watch over the bounds of one exploration, whose parts may be explored one after another.
 
     Args:
         options: the bounds.
@@ -112,7 +112,7 @@ class Watch:
         return perf_counter() - self._started
 
     def full(self, states: int) -> str | None:
-        """Return why there must not be so many states, a sentence; None when there may be."""
+        """Return a sentence on why there may not be so many states; None when there may be."""
         if self._max_states is not None and self._states + states > self._max_states:
             return f"stopped at the bound of {self._max_states:,} states"
         if self._max_memory is not None:
@@ -124,7 +124,7 @@ class Watch:
         return None
 
     def stop(self, sets: int, states: int, edges: int) -> str | None:
-        """Return why the exploration has to stop here, a sentence; None when it may go on."""
+        """Return a sentence on why the exploration must stop here; None when it may go on."""
         full = self.full(states)
         if full is not None:
             return full

@@ -119,7 +119,7 @@ class _Imports(NamedTuple):
     watch: Watch
 
     def explore(self) -> Exploration:
-        """Return each group by itself; all in one go when one of them is not independent."""
+        """Explore each group by itself; all at once when a group is not independent."""
         groups = self._groups()
         total = Exploration(Verdict.ORDER_INDEPENDENT, "imports", len(self.registrations), 0, 0, 0, 0)
         for members in groups:
@@ -269,7 +269,7 @@ def _shorter(
 
 
 def _differ(fresh: Sessions, expected: StepSequence, actual: StepSequence) -> Counterexample | None:
-    """Return how two orders disagree: as any two sequences do, or in whether their last step is accepted."""
+    """Return the disagreement of two orders: as any two sequences, or in the acceptance of their last step."""
     example = compare_sequences(fresh, expected, actual)
     if example is not None or expected[-1:] != actual[-1:]:
         return example

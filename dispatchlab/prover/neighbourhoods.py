@@ -141,7 +141,7 @@ class Plan:
 def plan_of(
     space: StateSpace[Any], count: int, operators: Sequence[OperatorName], order: Chains, *, least: int
 ) -> Plan | None:
-    """The neighbourhoods of `count` registrations; None when walking everything is less work, unless `least` is 0.
+    """Return the neighbourhoods of `count` registrations; None when a whole walk is less work, unless `least` is 0.
 
     Raises:
         NotReduced: there are none by which anything could be proved.
@@ -197,7 +197,7 @@ def _accepted_alone(space: StateSpace[Any], deciders: Sequence[int]) -> int:
 
 
 def _neighbourhoods(dependence: Dependence, able: int) -> Iterator[int]:
-    """One registration of each role, so that each has its turn. See Note [Which registrations have their turn]."""
+    """Return one registration of each role, in turn. See Note [Which registrations have their turn]."""
     if dependence.is_list:
         return _pairs(sorted(dependence.roles))
     keeping = _keeping(dependence, able)
@@ -232,12 +232,12 @@ def _by_role(roles: Mapping[int, Hashable]) -> Iterable[list[int]]:
 
 
 def _able_first(roles: Mapping[int, Hashable], able: int) -> Mapping[int, Hashable]:
-    """Roles with those first who are accepted alone."""
+    """Return the roles, first those that are accepted alone."""
     return {index: roles[index] for index in sorted(roles, key=lambda index: (not able >> index & 1, index))}
 
 
 def _keeping(dependence: Dependence, able: int) -> int:
-    """Return those who keep a variable alive and do nothing else to it, as bits."""
+    """Return the registrations that keep a variable alive and do nothing else to it, as bits."""
     return dependence.holders & able & ~sum(1 << index for index in dependence.roles)
 
 
@@ -252,7 +252,7 @@ def _pairs(members: Sequence[int]) -> Iterator[int]:
 
 
 def _with_what_outlives(together: int, hidden: Sequence[Dependence], able: int) -> int:
-    """Those who decide about one another, and who keeps alive what they write. See Note [Refusals that write]."""
+    """Return the registrations that decide about one another, and the keepers. See Note [Refusals that write]."""
     members = together
     for dependence in hidden:
         if any(together >> index & 1 for index in dependence.roles):
@@ -262,7 +262,7 @@ def _with_what_outlives(together: int, hidden: Sequence[Dependence], able: int) 
 
 
 def _who_write_though_refused(dependence: Dependence, together_with: Mapping[int, int], able: int) -> int:
-    """Those who may write a variable when they are refused, who refuses them, and who keeps the operator alive then."""
+    """Return the registrations that may write though refused, what refuses them, and what keeps the operator alive."""
     writing = refusing = 0
     for together, more in together_with.items():
         if together & dependence.traces:
@@ -444,7 +444,7 @@ class _Proof:
         )
 
     def _more(self) -> Iterator[Neighbourhood]:
-        """What else to explore: registrations that are in force together where those of the plan exclude each other."""
+        """Return more to explore: registrations in force together that exclude each other in the plan."""
         for variable, mask in self.knowledge.missing() if self._is_well else ():
             yield Neighbourhood(mask | self.plan.refused[variable], [variable])
             if not self._is_well:
@@ -572,7 +572,7 @@ class _Proof:
             yield from (index, index)
 
     def _last(self) -> Iterator[int]:
-        """Return each registration after all others; what was refused is tried again."""
+        """Return each registration after all others; refused ones are tried again."""
         yield from self._in_order((1 << self.count) - 1)
         for index in range(self.count):
             yield from (index, index)
@@ -615,7 +615,7 @@ class _Proof:
 
 
 class _Far:
-    """A sequence over everything, with what is declared held against each of its steps."""
+    """A sequence over everything; each of its steps is compared with the declarations."""
 
     def __init__(self, proof: _Proof) -> None:
         self._space = proof.space
@@ -625,7 +625,7 @@ class _Far:
         self._values = proof.space.values(self.state)
 
     def take(self, step: int) -> None:
-        """Register, or release what is in force; nothing where that cannot be, as for the release of what is not."""
+        """Register, or release a registration in force; do nothing where that cannot be."""
         index = ~step if step < 0 else step
         if self.mask >> index & 1:
             try:
@@ -647,7 +647,7 @@ class _Far:
 
 
 class Knowledge:
-    """What was seen of the variables and the outcomes; whatever contradicts what is declared ends the proof."""
+    """The observed values and outcomes; whatever contradicts the declarations ends the proof."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -666,7 +666,7 @@ class Knowledge:
                 self._lists[variable] = ListKnowledge(sum(1 << index for index in dependence.roles))
 
     def look(self, mask: int, values: Mapping[Hashable, Hashable], variables: Iterable[Hashable]) -> None:
-        """Compare the values of some variables in an active set with those of the same groups elsewhere."""
+        """Compare some variables' values in an active set with those of the same groups elsewhere."""
         self._check_declared(values)
         for variable in variables:
             self._compare(variable, mask, values.get(variable))
@@ -674,7 +674,7 @@ class Knowledge:
     def look_after(
         self, index: int, mask: int, before: Mapping[Hashable, Hashable], values: Mapping[Hashable, Hashable]
     ) -> None:
-        """`look` at what a step of `index` to an active set may have changed by what is declared, and what it did."""
+        """`look` at the variables that a step of `index` may have changed, and at what it did."""
         self._check_declared(values)
         expected = self._of_step(index)
         changed = {variable for variable, _ in values.items() ^ before.items()}
@@ -700,7 +700,7 @@ class Knowledge:
             raise NotReduced("whether a registration is accepted depends on more than the engine declares")
 
     def refused(self, index: int, space: Any, before: object, after: object) -> None:
-        """Whether the refusal of `index` left everything as it was, but for what it may write by what is declared."""
+        """Check that the refusal of `index` changed nothing, except what its declaration allows."""
         if before is after or before == after:
             return
         changed = {variable for variable, _ in space.values(before).items() ^ space.values(after).items()}
@@ -709,7 +709,7 @@ class Knowledge:
             raise NotReduced("a refusal leaves something behind that the engine did not declare")
 
     def observed(self, mask: int, look: object, violations: object) -> None:
-        """Compare what is observed in an active set with what was observed there before."""
+        """Compare the observations in an active set with earlier ones there."""
         if violations:
             raise NotReduced("an invariant does not hold that held in every neighbourhood")
         if self._looks.setdefault(mask, look) != look:
@@ -725,7 +725,7 @@ class Knowledge:
                 self._reached[together] = {mask for mask in sets if mask & ~together == 0}
 
     def missing(self) -> Iterator[tuple[Hashable, int]]:
-        """Variables whose value is not known for a combination of groups that can be reached, with who reaches it."""
+        """Return the variables without a known value for a reachable combination of groups, with how it is reached."""
         for variable, dependence in self.plan.dependences.items():
             for members in _neighbourhoods(dependence, self.plan.able):
                 if all(members & ~whole for whole in self._whole):
@@ -737,12 +737,12 @@ class Knowledge:
                     yield variable, mask
 
     def check_all_visited(self) -> None:
-        """Whether the value of each variable is known for every combination of its groups that can be reached."""
+        """Check that the value of each variable is known for every reachable combination of its groups."""
         for variable, _ in self.missing():
             raise NotReduced(f"not every combination could be reached of what decides about {variable}")
 
     def _reachable(self, variable: Hashable, dependence: Dependence) -> Iterator[int]:
-        """For each combination of roles of which none is refused, registrations that have them; the largest first."""
+        """Return registrations for each combination of roles that are not refused; the largest first."""
         if dependence.is_list:
             for pair in combinations(sorted(dependence.roles), 2):
                 mask = 1 << pair[0] | 1 << pair[1]
@@ -782,7 +782,7 @@ class Knowledge:
         return (variable, combination(self._groups[variable], mask)) in self._values
 
     def _compare(self, variable: Hashable, mask: int, value: Hashable) -> None:
-        """Whether a variable has the one value that belongs to an active set."""
+        """Check that a variable has the one value that belongs to an active set."""
         known = self._lists.get(variable)
         if known is not None:
             is_known = known.agrees(mask, value)
@@ -796,7 +796,7 @@ class Knowledge:
             raise NotReduced(f"the engine did not declare {variable}")
 
     def _check_hidden(self, index: int, changed: AbstractSet[Hashable]) -> None:
-        """Whether a step of `index` may write the hidden variables that it has changed."""
+        """Check that a step of `index` may write the hidden variables that it has changed."""
         for variable in changed:
             dependence = self.plan.declared.get(variable)
             if dependence is None or not dependence.is_hidden:
@@ -806,7 +806,7 @@ class Knowledge:
 
 
 class ListKnowledge:
-    """What was seen of a list: what each registration puts there, and which of two comes first. See Note [Lists].
+    """The knowledge of a list: each registration's entries, and which of two comes first. See Note [Lists].
 
     Args:
         members: who puts something there, as bits.
@@ -820,7 +820,7 @@ class ListKnowledge:
         self._before: dict[int, int] = {}
 
     def agrees(self, mask: int, value: Hashable) -> bool:
-        """Return whether a value is the one that belongs to an active set, as far as is known; it is known then."""
+        """Return whether a value belongs to an active set, as far as is known; it is known then."""
         entries = () if value is None else value
         mask &= self.members
         if not isinstance(entries, tuple):
@@ -853,7 +853,7 @@ class ListKnowledge:
         )
 
     def _read(self, value: tuple[Hashable, ...]) -> list[int] | None:
-        """Return who stands in a list, in its order; None when that is not what they bring one by one."""
+        """Return the registrations in a list, in its order; None when their own entries do not make up the list."""
         order, place = [], 0
         while place < len(value):
             index = self._who.get(value[place])
@@ -868,7 +868,7 @@ class ListKnowledge:
 
 
 def combination(groups: Sequence[int], mask: int) -> int:
-    """Return which groups have a member in force, as bits."""
+    """Return the groups with a member in force, as bits."""
     combined = 0
     for place, group in enumerate(groups):
         if mask & group:

@@ -115,7 +115,7 @@ def parts_of(
     operators: Sequence[OperatorName],
     order: Chains = (),
 ) -> Iterator[Part]:
-    """The parts of a scenario, by the first registration of each; one part when the space knows no footprints."""
+    """Return the parts of a scenario, by their first registrations; one part when no footprints are known."""
     if not isinstance(space, Footprints):
         yield Part(tuple(range(len(registrations))), tuple(operators), order)
         return
@@ -131,12 +131,12 @@ def parts_of(
 
 
 def places_of(items: Iterable[_Item]) -> dict[_Item, int]:
-    """Return where each item stands, for `among`."""
+    """Return the position of each item, for `among`."""
     return {item: at for at, item in enumerate(items)}
 
 
 def among(places: Mapping[_Item, int], some: Iterable[_Item]) -> tuple[_Item, ...]:
-    """Those of some items that have a place, in the order of their places; as long as `some`, not as `places`."""
+    """Return the items with a position, sorted by it; takes as long as `some`, not as `places`."""
     return tuple(sorted((item for item in some if item in places), key=places.__getitem__))
 
 
@@ -146,7 +146,7 @@ def _groups(space: Footprints, count: int) -> list[list[int]]:
 
 
 def groups_by(indices: Iterable[int], shared: Callable[[int], Iterable[Hashable]]) -> list[list[int]]:
-    """Indices that share something, directly or through others; near-linear in what is shared.
+    """Return groups of indices that share something, directly or through others; near-linear in what is shared.
 
     Args:
         indices: what to group, ascending.
@@ -193,7 +193,7 @@ class _Run:
         self.sum = Exploration(Verdict.ORDER_INDEPENDENT, "graph", count, 0, 0, 0, count_orders(count, self.order))
 
     def whole(self, *notes: str) -> Exploration:
-        """Return everything in one go."""
+        """Explore everything at once."""
         everything = Part(tuple(range(len(self.registrations))), tuple(self.operators), self.order)
         self.watch.total_edges = count_edges(len(self.registrations), self.order)
         result = self._one(everything, self._space(everything), None)
@@ -261,7 +261,7 @@ class _Run:
         return replace(result, notes=(*note, *result.notes)) if note else result
 
     def _walked(self, part: Part, space: StateSpace[Any], max_length: int | None, most: int | None) -> Exploration:
-        """Return what the walk of everything shows; it is settled unless it was too long."""
+        """Return the result of a walk of everything; it is settled unless the walk was too long."""
         found = explore_graph(
             space,
             len(part.indices),
@@ -278,7 +278,7 @@ class _Run:
     def _in_neighbourhoods(
         self, part: Part, space: StateSpace[Any], max_length: int | None, least: int
     ) -> Exploration | None:
-        """Return what the neighbourhoods of a part show; None when it is as well walked as a whole."""
+        """Return the result of a part's neighbourhoods; None when a whole walk is as good."""
         count = len(part.indices)
         if count_edges(count, part.order) < least:
             return None
@@ -307,7 +307,7 @@ class _Run:
         return self.engine.space([self.registrations[index] for index in part.indices], part.operators)
 
     def _shorter(self) -> int | None:
-        """Return how long sequences may be to beat the counterexample that there is."""
+        """Return the greatest length of sequences that beat the present counterexample."""
         example = self.sum.counterexample
         return None if example is None else max(len(example.expected_sequence), len(example.actual_sequence)) - 1
 
@@ -336,7 +336,7 @@ class _Run:
             self.notes |= dict.fromkeys(more.notes)
 
     def _hiding(self, result: Exploration, part: Part) -> Exploration:
-        """Keep whose state is hidden for one note on all parts, in place of a note on each."""
+        """Collect the operators with hidden state for one note on all parts, instead of one each."""
         if result.verdict is not Verdict.ORDER_INDEPENDENT or result.states == result.sets:
             return result
         self.hidden += part.operators
@@ -347,7 +347,7 @@ class _Run:
 
 
 def hidden_state_note(result: Exploration, operators: Sequence[OperatorName]) -> str:
-    """Return what a reader should know of states that look alike."""
+    """Return the note on states that look alike."""
     names = ", ".join(map(str, operators[:_NAMED]))
     more = f" and {len(operators) - _NAMED:,} more" if len(operators) > _NAMED else ""
     of = f" of {names}{more}" if operators else ""

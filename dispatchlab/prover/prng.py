@@ -37,7 +37,7 @@ class SplitMix64:
         return z ^ (z >> 31)
 
     def below(self, bound: int) -> int:
-        """A number from 0 to `bound` - 1; `bound` is at least 1 and far below 2**64, so the bias is negligible."""
+        """Return a number from 0 to `bound` - 1; `bound` is far below 2**64, so the bias is negligible."""
         return (self.next() * bound) >> 64
 
     def chance(self, percent: int) -> bool:

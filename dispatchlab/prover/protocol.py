@@ -46,7 +46,7 @@ class Sandbox(Protocol):
         """Register, or raise a `RegistrationError`."""
 
     def snapshot(self, operator: OperatorName, /) -> Snapshot:
-        """Return what can be seen of the operator now."""
+        """Return the observable state of the operator."""
 
     def violations(self, operator: OperatorName, /) -> tuple[Violation, ...]:
         """Return the invariants that do not hold now; empty for an operator that does not exist."""
@@ -54,7 +54,7 @@ class Sandbox(Protocol):
 
 @runtime_checkable
 class Engine(Protocol):
-    """A kind of dispatcher, of which any number of isolated instances can be had."""
+    """A kind of dispatcher with any number of isolated instances."""
 
     @property
     def name(self) -> str:
@@ -94,7 +94,7 @@ class StateSpace(Protocol[S]):
         """Return the state after releasing `index`, which is registered in `state`."""
 
     def observe(self, state: S, /) -> tuple[Snapshot, ...]:
-        """Return what can be seen of every operator under observation, in their order."""
+        """Return the observable state of every observed operator, in their order."""
 
     def violations(self, state: S, /) -> tuple[Violation, ...]:
         """Return the invariants that do not hold in `state`."""
@@ -116,7 +116,7 @@ class Footprints(Protocol):
     """A state space that knows, and records, which variables of its state are read and written."""
 
     def written_variables(self, index: int, /) -> frozenset[StateVariable]:
-        """The variables that registration `index` is expected to write; broadcasts write more, see `is_broadcast`."""
+        """Return the variables that registration `index` should write; broadcasts write more, see `is_broadcast`."""
 
     def is_broadcast(self, index: int, /) -> bool:
         """Return whether it reaches every operator there is, as a fallback does; it is part of every component then."""
@@ -133,10 +133,10 @@ class Dependences(Protocol):
     """A state space that takes its state apart into variables, and declares what each of them depends on."""
 
     def dependences(self) -> Mapping[StateVariable, Dependence] | str:
-        """Return what each variable depends on; or why that is not known, a sentence."""
+        """Return the dependences of each variable; or a sentence on why they are not known."""
 
     def values(self, state: Any, /) -> Mapping[StateVariable, Hashable]:
-        """Return the values of the variables; one that is not there has none.
+        """Return the values of the variables; a missing variable has none.
 
         What is observed, and which invariants hold, follows from those that are not hidden, each variable by itself.
         """
@@ -145,7 +145,7 @@ class Dependences(Protocol):
         """For each registration, the registrations that may decide whether it is accepted, itself if it is at fault."""
 
     def restricted(self, indices: Sequence[int], operators: Sequence[OperatorName], /) -> StateSpace[Any]:
-        """The states that some of the registrations can reach, with their numbers there, observed on these operators.
+        """Return the states that some registrations can reach, with their numbers there, observed on these operators.
 
         Values are equal to those of the whole.
         """

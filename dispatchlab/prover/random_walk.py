@@ -26,7 +26,7 @@ _REFUSALS_ASKED_AGAIN: Final = 4
 
 
 def sequences_needed(depth: int, ordered: int) -> int:
-    """Return how many random walks find a flaw with a confidence of 95 %; an estimate and not a proof.
+    """Return the number of random walks that find a flaw with a confidence of 95 %; an estimate and not a proof.
 
     Args:
         depth: how many registrations have to be active, inactive or in order for the flaw to show.
@@ -90,11 +90,11 @@ class RandomWalks(Walk):
             self._ends.add(self._walk.mask)
 
     def sets(self, observations: Observations) -> int:
-        """Return those that a random walk ended in."""
+        """Return the number of active sets at the end of random walks."""
         return len(self._ends)
 
     def coverage(self, *, found: bool) -> list[str]:
-        """Return how much was done, and what that is worth when nothing was found."""
+        """Return sentences on how much was done, and how good a walk without a counterexample is."""
         both = sum(1 for first, second in self._neighbours if first < second and (second, first) in self._neighbours)
         depth = 0
         while sequences_needed(depth + 1, 2) <= self._taken:

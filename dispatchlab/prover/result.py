@@ -10,7 +10,7 @@ from dispatchlab.model.sequence import StepSequence
 
 
 class Verdict(WordEnum):
-    """What is known after an exploration.
+    """The verdict of an exploration.
 
     >>> from dispatchlab import Claim, Verdict, check_order
     >>> check_order([Claim("test")]).verdict is Verdict.ORDER_INDEPENDENT
@@ -26,7 +26,7 @@ class Verdict(WordEnum):
 
 
 class Expectation(WordEnum):
-    """What a scenario says will be found.
+    """The verdict that a scenario expects.
 
     >>> from dispatchlab import Expectation
     >>> Expectation("order-dependent")

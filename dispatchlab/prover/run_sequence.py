@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class SequenceError(DispatchLabError):
-    """A sequence cannot be run on this engine: it releases what is not registered, or registers what is.
+    """A sequence cannot be run on this engine: it releases an unregistered one, or registers one twice.
 
     Args:
         sequence: the sequence.
@@ -270,7 +270,7 @@ class _End:
 
 
 def compare_sequences(sessions: Sessions, expected: StepSequence, actual: StepSequence) -> Counterexample | None:
-    """Return how two sequences disagree when they are run from scratch; None when they agree.
+    """Return how two sequences disagree when run from scratch; None when they agree.
 
     Args:
         sessions: where to run them; nothing but the end of each sequence is looked at.
@@ -297,7 +297,7 @@ def compare_sequences(sessions: Sessions, expected: StepSequence, actual: StepSe
 
 
 def reasons_of(space: StateSpace[Any], example: Counterexample) -> tuple[str, ...]:
-    """Return what a space knows of why two sequences disagree, from the states where they do."""
+    """Return what a space knows about why two sequences disagree, from the states where they do."""
     last = 1 if example.flaw is Flaw.OUTCOME else 0
     states = []
     for sequence in (example.expected_sequence, example.actual_sequence):
@@ -338,7 +338,7 @@ def full_sequence(count: int, random: SplitMix64, *, order: Chains = ()) -> Step
 def check_determinism(
     first: Sessions, second: Sessions, count: int, *, seed: int, order: Chains = ()
 ) -> Counterexample | None:
-    """Run one sequence twice and compare every outcome and what is seen.
+    """Run one sequence twice and compare every outcome and observation.
 
     Args:
         first: where to run it first.
@@ -377,7 +377,7 @@ def check_determinism(
 def _record(
     session: Session, sequence: StepSequence, looks: frozenset[int], steps: list[int]
 ) -> list[tuple[int, Refusal | None, Look | None]]:
-    """What came of every step, without the releases of what was refused; `steps` is left at the steps that were run."""
+    """Return the outcome of every step, without releases of refused ones; `steps` keeps the steps that were run."""
     steps.clear()
     record: list[tuple[int, Refusal | None, Look | None]] = []
     refused: set[int] = set()

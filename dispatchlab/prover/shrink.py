@@ -97,7 +97,7 @@ class _Shrink:
         return None
 
     def _run(self, observations: Observations, sequence: StepSequence, mask: int) -> tuple[int, Pair | None]:
-        """Run a sequence whose last step starts in the set `mask`; the set after it, and the pair that disagrees."""
+        """Run a sequence whose last step starts in the set `mask`; return the set after it, and the disagreement."""
         self._spend(len(sequence))
         *before, last = sequence
         try:
@@ -172,7 +172,7 @@ class _Shrink:
         return example
 
     def _still(self, example: Counterexample, pair: Pair) -> Counterexample | None:
-        """How the sequences of a pair disagree, if they do and crash no more and no less than those that were found."""
+        """Return how a pair disagrees, if it does and crashes exactly as the pair that was found."""
         try:
             again = self._compare(pair)
         except SequenceError:

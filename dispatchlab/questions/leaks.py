@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """Remembers what is registered now. Ask `leaks` later what differs."""
+    """A memory of the present registrations, which `leaks` compares with later ones."""
 
     def __init__(self) -> None:
         self._allowed: list[str] = []
@@ -33,7 +33,7 @@ class Watch:
         self._allowed += operators
 
     def leaks(self) -> tuple[str, ...]:
-        """The lines that came or went since and are still so, where a reference cycle may have held a library."""
+        """Return the lines that came or went for good, where a reference cycle may have held a library."""
         if self._differences():
             gc.collect()
         return tuple(self._differences())
@@ -88,7 +88,7 @@ def _are_of_torch(name: str, lines: Sequence[str]) -> bool:
 
 
 def leaks_text(leaks: Sequence[str]) -> str:
-    """Return what was left behind, and what to do."""
+    """Return the leftover registrations, and what to do."""
     lines = "".join(f"  {line}\n" for line in leaks)
     return (
         f"registrations were not released, or removed:\n{lines}"

@@ -24,7 +24,7 @@ class Way(WordEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """What differs where a slot holds another kernel than the table says.
+    """A slot that holds another kernel than the table says.
 
     Args:
         held: where the kernel in the slot comes from; empty for none.
@@ -37,7 +37,7 @@ class Stale:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What a slot of an operator holds.
+    """The content of a slot of an operator.
 
     Args:
         way: how it comes there.
@@ -137,7 +137,7 @@ def coverage(
     name: str,
     operators: Iterable[RecordedOperator] | None = None,
 ) -> Coverage:
-    """Return how the operators of a registry are covered at a key.
+    """Return the coverage of a registry's operators at a key.
 
     Args:
         recorded: the registry.
@@ -166,7 +166,7 @@ def coverage(
 
 @dataclass(frozen=True, slots=True)
 class CoverageReport:
-    """What the views of coverage show.
+    """The content of the views of coverage.
 
     Args:
         coverage: the operators at the key.

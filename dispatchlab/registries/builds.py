@@ -102,7 +102,7 @@ class Default(NamedTuple):
 
 
 def default_registry(keys: Iterable[DispatchKey | str] = ()) -> Default:
-    """Return the bundled registry for a question that names none: that of the installed PyTorch, or else the newest.
+    """Return the default registry of a question: that of the installed PyTorch, or else the newest bundled one.
 
     For a question about CUDA it is one of a build that has CUDA's kernels.
 

@@ -44,7 +44,7 @@ def keys_text(key: str, count: int) -> str:
 
 
 def kernel_at(operator: RecordedOperator, key: object) -> str:
-    """Return whose kernel is active at a key, for a sentence."""
+    """Return the owner of the active kernel at a key, for a sentence."""
     found = next((kernel for kernel in operator.kernels if kernel.key is key), None)
     return owner("" if found is None else found.debug)
 
@@ -74,19 +74,19 @@ def file_in(debug: str) -> str:
 
 
 def is_absolute(path: str) -> bool:
-    """Return whether a path starts at the root of some machine, this one or that of a build."""
+    """Return whether a path starts at the root of a machine, this one or a build machine."""
     return path.startswith(("/", "\\")) or path[1:2] == ":"
 
 
 def imported_packages(operators: Iterable[RecordedOperator]) -> frozenset[str]:
-    """Return the packages whose Python registered something for these operators, PyTorch left out."""
+    """Return the packages with Python registrations for these operators, without PyTorch."""
     debugs = (debug for one in operators for debug in (one.debug, *(kernel.debug for kernel in one.kernels)))
     paths = {path for debug in debugs for path, _ in sites_in(debug) if path.endswith(".py") and not is_absolute(path)}
     return frozenset(path.partition("/")[0] for path in paths if "/" in path) - {Packages.TORCH}
 
 
 def package_among(packages: Collection[str], debug: str) -> str | None:
-    """Return which of these packages made a registration; None when its path names none, or only the API of PyTorch.
+    """Return the package among these that made a registration; None when its path names none, or only PyTorch's API.
 
     A path of C++ starts on the machine that built it; the folder of the package lies somewhere on it.
     """
@@ -99,7 +99,7 @@ def package_among(packages: Collection[str], debug: str) -> str | None:
 
 
 def other_owner(debugs: Iterable[str], packages: frozenset[str], imports: Iterable[str]) -> str | None:
-    """The other package that made all of these registrations; None when the imports made one, or it is not known.
+    """Return the other package that made all of these registrations; None for the imported one, or if not known.
 
     Args:
         debugs: the debug texts of the registrations.
@@ -112,7 +112,7 @@ def other_owner(debugs: Iterable[str], packages: frozenset[str], imports: Iterab
 
 
 class Packages:
-    """Finds out whose a registration is, by its debug text.
+    """A finder of a registration's owner, by its debug text.
 
     Python's paths start at the package. Those of C++ are of the machine that built it, and name no package.
     """

@@ -49,7 +49,7 @@ def open_registry(path: str | os.PathLike[str]) -> StoredRegistry:
 
 
 def is_registry_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a file starts as a registry does; False for one that cannot be read, and for a pipe or a device."""
+    """Return whether a file starts as a registry does; False for an unreadable one, a pipe or a device."""
     try:
         if not os.path.isfile(path):
             return False
@@ -85,7 +85,7 @@ class UnknownRegistryError(DispatchLabError):
 
 
 def python_layer_of(recorded: Recorded) -> PythonLayer | None:
-    """Return what Python had registered in the PyTorch of a registry; None when that was not recorded.
+    """Return Python's registrations in the PyTorch of a registry; None when they were not recorded.
 
     Raises:
         RegistryFileError: it is in a file that is damaged.
@@ -101,7 +101,7 @@ def bundled_names() -> tuple[str, ...]:
 
 
 def bundled_name(text: str) -> str | None:
-    """The name of the bundled registry, or of the installed PyTorch's, that a text means; None when it means none."""
+    """Return the name of the bundled or installed registry that a text means; None when it means none."""
     if not text.startswith("torch-"):  # so that nothing is read for a file of another name
         return None
     name = _OTHER_NAMES.get(text, text)
@@ -117,7 +117,7 @@ _opened = cache(open_registry)
 
 
 def open_bundled(name: str) -> StoredRegistry:
-    """A bundled registry, or that of the installed PyTorch; the same value for the same name: nothing changes one.
+    """Return a bundled registry, or the installed PyTorch's; the same object for the same name: it never changes.
 
     Raises:
         UnknownRegistryError: none has this name.

@@ -207,10 +207,10 @@ class Recorded(Protocol):
         """The backend fallbacks, by key."""
 
     def operator(self, name: OperatorName | str, /) -> RecordedOperator | None:
-        """Return one operator; None when there is none of that name."""
+        """Return the operator of this name; None when there is none."""
 
     def overload_order(self, name: str, /) -> tuple[str, ...]:
-        """The overloads of a name of several as a call tries them, `` for the default; empty where it was not recorded.
+        """Return the overloads of a name as a call tries them, `` for the default; empty where they were not recorded.
 
         Those that only TorchScript has come after them, and are in no registry.
         """
@@ -252,7 +252,7 @@ class Registry:
         return tuple(str(operator.name) for operator in self.operators)
 
     def operator(self, name: OperatorName | str) -> RecordedOperator | None:
-        """Return one operator; None when there is none of that name."""
+        """Return the operator of this name; None when there is none."""
         text = str(name)
         at = bisect_left(self.operators, text, key=lambda operator: str(operator.name))
         found = self.operators[at] if at < len(self.operators) else None

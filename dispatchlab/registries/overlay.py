@@ -55,11 +55,11 @@ class Overlay:
         return tuple(sorted({*self.beneath.names, *self.over.names}))
 
     def operator(self, name: OperatorName | str, /) -> RecordedOperator | None:
-        """Return one operator; None when there is none of that name."""
+        """Return the operator of this name; None when there is none."""
         return self.over.operator(name) or self.beneath.operator(name)
 
     def overload_order(self, name: str, /) -> tuple[str, ...]:
-        """As the registry beneath has it; that of overloads which it does not have is not known."""
+        """Return the order in the registry beneath; the order of overloads that it lacks is not known."""
         return self.beneath.overload_order(name)
 
     def __iter__(self) -> Iterator[RecordedOperator]:

@@ -138,7 +138,7 @@ class Ownership:
         return replace(operator, kernels=kernels)
 
     def _path(self, debug: str) -> str | None:
-        """The file of the line that made a registration, without the folder of torch; None when no line is named."""
+        """Return the file of the line that made a registration, without the folder of torch; None for no line."""
         lines = _LINE.findall(debug)
         if not lines:
             return None
@@ -148,7 +148,7 @@ class Ownership:
 
 
 def ownership_of(recorded: Recorded) -> Ownership:
-    """Return the ownership of a recorded registry, whose paths start at the package."""
+    """Return the ownership of a recorded registry with paths that start at the package."""
     known = recorded.operator("aten::relu")
     return Ownership("" if known is None else build_folder(known.debug), torch=recorded.torch)
 

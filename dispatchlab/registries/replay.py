@@ -52,7 +52,7 @@ def registrations_of(recorded: Recorded) -> Iterator[Registration]:
 
 
 def operator_registrations(operator: RecordedOperator) -> tuple[Def | Impl, ...]:
-    """The registrations of one operator: its def if it has one, and its kernels, of each key the oldest first."""
+    """Return the registrations of one operator: its def if it has one, and its kernels, oldest first."""
     impls = tuple(
         Impl(operator.name, key, kernel_of(kernel), kernel.debug)
         for key, newest_first in groupby(operator.kernels, key=attrgetter("key"))
@@ -152,7 +152,7 @@ def _inferred_or_text(text: str) -> FunctionSchema:
 
 
 def kernel_of(kernel: RecordedKernel) -> Kernel:
-    """Return a recorded kernel as one that can be registered; nothing is known of its function."""
+    """Return a recorded kernel that can be registered; its function is not known."""
     match kernel.flags:
         case KernelFlags.FALLTHROUGH:
             return _FALLTHROUGH

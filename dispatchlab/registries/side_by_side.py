@@ -23,7 +23,7 @@ _FEW = 20  # one part in so many is read one by one, and more as a whole
 
 
 def operators_of(recorded: Recorded, names: Collection[str] | None) -> dict[str, RecordedOperator]:
-    """Return operators of a registry by name, those of these names or all of them.
+    """Return operators of a registry by name: those of these names, or all.
 
     Raises:
         RegistryFileError: the registry is in a file that is damaged.
@@ -39,7 +39,7 @@ def operators_of(recorded: Recorded, names: Collection[str] | None) -> dict[str,
 def leave_out(
     before: dict[str, RecordedOperator], after: dict[str, RecordedOperator], reduced: Reduced | None
 ) -> tuple[str, ...]:
-    """Take out of both sides what is not to be compared; the operators of which something was taken, sorted."""
+    """Take ignored parts out of both sides; return the changed operators, sorted."""
     if reduced is None:
         return ()
     left_out = []
@@ -56,14 +56,14 @@ def leave_out(
 
 
 def kernels_by_key(operator: RecordedOperator) -> dict[DispatchKey, tuple[RecordedKernel, ...]]:
-    """Return the kernels of an operator by their key, those of each with the active one first."""
+    """Return the kernels of an operator by key, the active one of each first."""
     return {key: tuple(kernels) for key, kernels in groupby(operator.kernels, lambda kernel: kernel.key)}
 
 
 def side_by_side(
     before: Mapping[K, V], after: Mapping[K, V], order: Callable[[K], Any] | None = None
 ) -> Iterator[tuple[K, V | None, V | None]]:
-    """Return what either side has, sorted: its key, the value in the first and the value in the second."""
+    """Return the items of both sides, sorted: the key, the value in the first and the value in the second."""
     for key in sorted(before.keys() | after.keys(), key=order):  # type: ignore[type-var,arg-type]  # keys have an order
         yield key, before.get(key), after.get(key)
 
@@ -71,7 +71,7 @@ def side_by_side(
 def paired(
     before: Sequence[V], after: Sequence[V], identity: Callable[[V], Hashable]
 ) -> tuple[list[tuple[V, V]], list[tuple[V | None, V | None]]]:
-    """Return what both sides have, and of the rest, what stands in for what.
+    """Return the items that both sides have, and pairs of the others that correspond.
 
     Args:
         before: the first side, in order.

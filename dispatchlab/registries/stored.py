@@ -152,7 +152,7 @@ class StoredRegistry:
         )
 
     def operator(self, name: OperatorName | str, /) -> RecordedOperator | None:
-        """Return one operator, for which one line is read; None when there is none of that name.
+        """Return the operator of this name, from one line of the file; None when there is none.
 
         Raises:
             RegistryFileError: the line is damaged.
@@ -167,7 +167,7 @@ class StoredRegistry:
 
     @cached_property
     def python(self) -> StoredPythonLayer | None:
-        """What Python had registered; None for a recording without it."""
+        """Python's registrations; None for a recording without them."""
         facts = self._facts.get("python")
         if facts is None:
             return None
@@ -177,7 +177,7 @@ class StoredRegistry:
         return StoredPythonLayer(self, missing, not_imported)
 
     def registrations(self, operator: str | None = None) -> tuple[PythonRegistration, ...]:
-        """Return what Python registered for one operator, or for all of them.
+        """Return Python's registrations for one operator, or for all.
 
         Raises:
             RegistryFileError: a line is damaged.
@@ -239,7 +239,7 @@ class StoredPythonLayer:
         return f"<StoredPythonLayer {self._registry.path}: PyTorch {self.torch}>"
 
     def of(self, operator: str) -> tuple[PythonRegistration, ...]:
-        """Return what there is for one operator, for which one line is read."""
+        """Return the registrations of one operator, from one line of the file."""
         return self._registry.registrations(operator)
 
     def __iter__(self) -> Iterator[PythonRegistration]:

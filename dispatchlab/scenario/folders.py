@@ -105,7 +105,7 @@ _OTHERS_SHOWN = 3
 
 
 def _others_text(folder: str, others: Sequence[tuple[Path, FileContent]]) -> str:
-    """Return which files of a folder are no scenarios, and what they are."""
+    """Return the files of a folder that are no scenarios, with their kinds."""
     shown = ", ".join(f"{path} is {found}" for path, found in others[:_OTHERS_SHOWN])
     more = f" and {len(others) - _OTHERS_SHOWN} more" if len(others) > _OTHERS_SHOWN else ""
     return f"{len(others)} of the files below {folder} {'is' if len(others) == 1 else 'are'} left out: {shown}{more}"

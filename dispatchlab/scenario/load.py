@@ -158,7 +158,7 @@ def order_text(order: tuple[tuple[int, ...], ...]) -> str:
 
 
 def module_texts(modules: Iterable[Module]) -> Iterator[tuple[str, list[str]]]:
-    """Return each module with its numbers as they are written; those that follow one another are one item."""
+    """Return each module with its numbers as written; modules in a row are one item."""
     for module in modules:
         starts = [0, *(at for at, (one, other) in enumerate(pairwise(module.registrations), 1) if other != one + 1)]
         runs = [module.registrations[a:b] for a, b in pairwise([*starts, len(module.registrations)])]
@@ -298,7 +298,7 @@ def read_scenario(data: bytes | str, context: Context) -> Scenario:
 
 
 def read_as(read: Callable[[Node, Context], T | None], data: bytes | str, context: Context) -> T:
-    """Return what `read` makes of the content of a file.
+    """Return the result of `read` for the content of a file.
 
     Args:
         read: takes the root of the tree, reports what is wrong to the context, raises `Wrong` where it cannot go on.

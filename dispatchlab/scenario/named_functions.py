@@ -25,7 +25,7 @@ _SERVE: Final = (
 
 
 class NamedFunction(NamedTuple):
-    """What is known of a function that was looked up.
+    """The facts about a function that was looked up.
 
     Args:
         wrong: why there is no such function; empty when there is one.
@@ -95,7 +95,7 @@ class NamedFunctions:
 
 
 def _serve() -> None:
-    """Answer until nobody asks any more; what modules print goes to standard error."""
+    """Answer until the pipe closes; output of modules goes to standard error."""
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
         asked: SimpleQueue[bytes] = SimpleQueue()
@@ -107,7 +107,7 @@ def _serve() -> None:
 
 
 def _read(asked: SimpleQueue[bytes]) -> None:
-    """Read what is asked, and end with whoever asks, also in the middle of an import."""
+    """Read requests, and end with the asking process, also in the middle of an import."""
     while line := sys.stdin.buffer.readline():
         asked.put(line)
     os._exit(0)

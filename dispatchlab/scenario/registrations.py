@@ -362,7 +362,7 @@ TOP_TABLES = (*NESTED_TABLES, NAME_TABLE, CLAIM_TABLE, BLOCK_TABLE)
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a registration takes over from where it stands.
+    """The surroundings that give a registration its defaults.
 
     Args:
         tables: the kinds that may stand there.
@@ -550,7 +550,7 @@ def _registration(node: Node, context: Context) -> PythonRegistration:
 
 
 def _python_code(entry: Entry) -> PythonRegistration:
-    """Return what an entry without problems registers.
+    """Return the registrations of an entry without problems.
 
     Raises:
         Wrong: no operator can have that name.

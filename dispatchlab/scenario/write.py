@@ -266,7 +266,7 @@ _IN_YAML = re.compile("[ -~\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U001
 
 
 def scalar_text(text: str, *, flow: bool = False) -> str:
-    """The text as a YAML scalar on one line: plain where every YAML reader takes it for text, else in double quotes."""
+    """Return the text as a one-line YAML scalar: plain where every YAML reader sees text, else in double quotes."""
     broken = not flow and (": " in text or " #" in text)
     plain = None if broken else (_PLAIN_IN_FLOW if flow else _PLAIN).fullmatch(text)
     if plain and text.lower() not in _NOT_TEXT_ELSEWHERE:

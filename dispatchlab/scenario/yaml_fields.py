@@ -35,7 +35,7 @@ JsonSchema = MappingType[str, object]
 
 @dataclass(slots=True)
 class Context:
-    """What reading one file carries along.
+    """The state of reading one file.
 
     Args:
         file: what source locations call it.
@@ -94,7 +94,7 @@ class Wrong(DispatchLabError):
 
 @dataclass(frozen=True, slots=True)
 class Shape(Generic[T]):
-    """What can stand in a field.
+    """The possible content of a field.
 
     Args:
         wanted: what messages say was expected: `a dispatch key`.
@@ -108,7 +108,7 @@ class Shape(Generic[T]):
 
 
 def found(node: Node) -> str:
-    """Return what a node is, for "expected X but found Y"."""
+    """Return the kind of a node, for "expected X but found Y"."""
     match node:
         case Scalar():
             return "nothing" if node.is_missing else quoted(node.text)
@@ -151,7 +151,7 @@ def at_error(node: Scalar, error: ParseError, shift: int = 0) -> Wrong:
 
 
 def parsed(node: Scalar, parse: Callable[[str], T], context: Context, *, prefix: str = "") -> T:
-    """Return what `parse` makes of the node's text with `prefix` in front; equal texts of a file are parsed once.
+    """Return the parsed text of the node with `prefix` in front; equal texts of a file are parsed once.
 
     Raises:
         Wrong: with the column inside the text.
@@ -167,7 +167,7 @@ def parsed(node: Scalar, parse: Callable[[str], T], context: Context, *, prefix:
 
 
 def one_of(wanted: str, values: MappingType[str, T], *, schema: JsonSchema | None = None) -> Shape[T]:
-    """Return one of a few texts, each with its value.
+    """Return the shape of a few texts, each with its value.
 
     Args:
         wanted: what messages call it.
@@ -343,7 +343,7 @@ class Entry:
         return field.name in self._nodes
 
     def node_of(self, field: Field[Any]) -> Node:
-        """Return where a field's value stands; the whole mapping when the field is not there."""
+        """Return the node of a field's value; the whole mapping when the field is not there."""
         return self._nodes.get(field.name, self.node)
 
 

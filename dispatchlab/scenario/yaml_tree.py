@@ -109,7 +109,7 @@ class Scalar(NamedTuple):
         return self.plain and not self.text
 
     def column_of(self, at: int) -> int:
-        """The column of character `at` of the text, or of the whole scalar where escapes or line breaks come before."""
+        """Return the column of character `at` of the text; of the whole scalar behind escapes or line breaks."""
         start = 0 if self.plain else 1
         exact = self.raw[start : start + at] == self.text[:at] and "\n" not in self.text[:at]
         return self.column + start + at if exact else self.column

@@ -51,7 +51,7 @@ REASON_MOODS: Mapping[Provenance, Mood] = {
 
 
 def key_mood(key: str) -> Mood:
-    """Return the mood of a kernel that runs for no key: that of the reason for which it would."""
+    """Return the mood of a kernel that runs for no key, from the reason for which it would run."""
     if key.startswith("Composite"):
         return "composite"
     return "autograd" if key == "Autograd" else "kernel"

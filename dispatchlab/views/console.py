@@ -20,7 +20,7 @@ class _PlainTextConsole(Console):
     """A console that draws control characters in texts spelled out; those that it makes itself stay."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Return the segments of what is drawn."""
+        """Return the segments of a drawing."""
         for segment in super().render(renderable, options):
             if segment.control or segment.text.isprintable():
                 yield segment
@@ -29,7 +29,7 @@ class _PlainTextConsole(Console):
 
 
 def console(stream: TextIO, *, color: bool = True, forced: bool = False) -> Console:
-    """A console on a stream. Where the stream is not a terminal it neither colours nor draws with box characters.
+    """Return a console on a stream; without a terminal it has no colours and no box characters.
 
     Args:
         stream: where it prints.

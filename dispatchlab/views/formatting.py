@@ -78,7 +78,7 @@ _FAMILY_OF = {key: name for name, family in _FAMILIES.items() for key in family}
 
 
 def key_names(keys: Sequence[str]) -> list[str]:
-    """Return keys in few phrases. A functionality whose backends are there for the greater part is one phrase.
+    """Return keys in few phrases; a functionality with most of its backends is one phrase.
 
     >>> key_names(["Undefined", *BACKENDS, "FPGA"])
     ['Undefined', 'every backend', 'FPGA']

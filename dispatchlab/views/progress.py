@@ -38,7 +38,7 @@ class Display:
         """Show how far a scenario has come."""
 
     def stage(self, scenario: str, text: str, /) -> None:
-        """Show what is being done, where nothing is counted."""
+        """Show the current work, where nothing is counted."""
 
     def finish(self, scenario: str, /) -> None:
         """Take a scenario off the display."""

@@ -38,7 +38,7 @@ def fallback_of_file(entry: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A piece of a debug text: a word, or a source location with what is needed to open it.
+    """A piece of a debug text: a word, or a source location with the facts to open it.
 
     Args:
         text: what is shown, without the folder of a build.
@@ -73,7 +73,7 @@ def short_paths(sentence: str) -> str:
 
 
 def held(row: str) -> str:
-    """Return what a slot holds, as a row of a table says it."""
+    """Return the content of a slot, as a row of a table shows it."""
     return short_debug(row) or NO_KERNEL
 
 

@@ -76,7 +76,7 @@ _USUAL = 32  # a longer text takes more than its column
 
 
 def table_lines(table: b.Table, *, whole: bool = True) -> Iterator[b.Line]:
-    """Return a table as lines: short columns beside one another, and what is long below its row.
+    """Return a table as lines: short columns side by side, long ones below their row.
 
     Args:
         table: the table.
@@ -111,7 +111,7 @@ def table_lines(table: b.Table, *, whole: bool = True) -> Iterator[b.Line]:
 
 
 def _length(content: b.Inline) -> int:
-    """Return how long a text is on a terminal, which shortens sources."""
+    """Return the length of a text on a terminal, which shortens sources."""
     match content:
         case b.Span(kind="source"):
             from dispatchlab.views.source_locations import short_debug
@@ -130,7 +130,7 @@ def _columns(texts: list[b.Inline], widths: list[int], mood: b.Mood = "") -> b.L
 
 
 def _cell_lines(cell: b.Inline | int | b.Cell, *, whole: bool) -> tuple[b.Inline, ...]:
-    """Return what a cell shows, a line each."""
+    """Return the lines of a cell."""
     content = cell.content if isinstance(cell, b.Cell) else cell
     match content:
         case int():

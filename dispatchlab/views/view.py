@@ -74,7 +74,7 @@ class View(Generic[_Result]):
         return notebook_html(document.title, document.blocks)
 
     def _blocks(self) -> tuple[Block, ...]:
-        """The document with its title, which a verdict follows on the same line; the lines where there is none."""
+        """Return the document with its title and the verdict on the same line; the lines where there is no title."""
         if self.document is None:
             assert self.lines is not None
             return tuple(self.lines(self.value))

@@ -45,7 +45,7 @@ _NAMES |= {"SymBool": "c10::SymBool"}
 
 
 def _value(type_: Type, *, symint: bool) -> str | None:
-    """Return the type of what is passed by value wherever it stands; None for tensors, scalars and most lists."""
+    """Return the type of a value that is always passed by value; None for tensors, scalars and most lists."""
     match type_:
         case Simple("Tensor" | "Scalar"):
             return None
@@ -63,7 +63,7 @@ def _value(type_: Type, *, symint: bool) -> str | None:
 
 
 class _Style(NamedTuple):
-    """What of a function decides about its types, besides the schema."""
+    """The options of a function that decide its types, besides the schema."""
 
     symint: bool
     const_refs: bool = False
@@ -203,7 +203,7 @@ class CppFunction:
         return source_text(replace(self.schema, arguments=tuple(arguments)))
 
     def style(self, *, symint: bool, native: bool = False) -> _Style:
-        """Return how its types are written."""
+        """Return the style of its types."""
         function = self.function
         return _Style(symint, function.use_const_ref_for_mutable_tensors, function.in_structured_group, native)
 
@@ -256,7 +256,7 @@ class _Signature(NamedTuple):
         return f"{result} {self.name(symint_suffix=symint_suffix)}({joined(self.arguments())})"
 
     def passed_on(self) -> str:
-        """Return the arguments of the call of at::_ops, made of those of the function."""
+        """Return the arguments for at::_ops, made of the arguments of the function."""
         options = {one.name for one in self.of.function.parts.options} if not self.faithful else set()
         given = {one.name: one.type for one in self.arguments()}
         return ", ".join(_passed(one, given, options) for one in self.of.dispatcher_arguments())
@@ -291,7 +291,7 @@ def _passed(wanted: Binding, given: Mapping[str, str], options: Collection[str])
 
 
 def function_declarations(function: NativeFunction) -> str:
-    """Return what Functions.h has of a function: each form of it, inline, which calls at::_ops."""
+    """Return the declarations of a function in Functions.h: each form of it, inline, which calls at::_ops."""
     of = CppFunction(function)
     forms = (False, True) if function.parts.options or function.parts.outs else (False,)
     lines = []
@@ -315,7 +315,7 @@ def function_declarations(function: NativeFunction) -> str:
 
 
 def operator_declaration(function: NativeFunction) -> str:
-    """Return what Operators.h has of a function: the class in at::_ops."""
+    """Return the declaration of a function in Operators.h: the class in at::_ops."""
     of = CppFunction(function)
     result, arguments = of.style(symint=True).results(of.schema.returns), of.dispatcher_arguments()
     return f"""\
@@ -357,7 +357,7 @@ def joined(parameters: Iterable[object]) -> str:
 
 
 def kernel_declarations(group: FunctionGroup | NativeFunction, key: DispatchKey) -> list[str]:
-    """Return what NativeFunctions.h has of the kernels of a group, or of a function alone, at a key."""
+    """Return the declarations in NativeFunctions.h for the kernels of a group or a function at a key."""
     if isinstance(group, NativeFunction):
         kernel = group.kernel_at(key)
         return [] if kernel is None else [_kernel_declaration(group, kernel)]
@@ -390,7 +390,7 @@ def _native_option(name: str, *, default: bool) -> Binding:
 
 
 def meta_declaration(group: FunctionGroup) -> str:
-    """Return what NativeMetaFunctions.h has of a structured group: the class of its meta function."""
+    """Return the declaration of a structured group in NativeMetaFunctions.h: the class of its meta function."""
     out, inputs = group.out, group.functional.parts.inputs
     arguments = joined(Binding(_structured_type(one.type), one.name) for one in inputs)
     values = out.precomputed.values if out.precomputed else ()

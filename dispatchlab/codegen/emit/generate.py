@@ -23,7 +23,7 @@ from dispatchlab.scenario.write import scenario_text
 
 
 def scenario_of(generated: GeneratedGroup, file: str) -> Scenario:
-    """Return what the module of the group registers, library by library.
+    """Return the registrations of the group's module, library by library.
 
     Args:
         generated: what is generated.
@@ -205,12 +205,12 @@ def differing(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def generated_before(folder: Path, first_line: str) -> tuple[str, ...]:
-    """The names of the files in a folder that begin with this line, in their order; none when there is no folder."""
+    """Return the sorted names of a folder's files that begin with this line; none when there is no folder."""
     return tuple(sorted(path.name for path in folder.glob("*") if _first_line(path) == first_line.encode()))
 
 
 def _first_line(path: Path) -> bytes | None:
-    """Return none for what is no regular file, which could be read for ever."""
+    """Return the first line of a regular file; None for anything else, which could be read for ever."""
     try:
         if not path.is_file():
             return None

@@ -64,7 +64,7 @@ class Wrapper:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedKey:
-    """What is generated for one key.
+    """The generated code for one key.
 
     Args:
         key: the key.
@@ -83,7 +83,7 @@ class GeneratedKey:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedGroup:
-    """What is generated for one structured group.
+    """The generated code for one structured group.
 
     Args:
         group: the group.
@@ -116,17 +116,17 @@ class GeneratedGroup:
 
     @property
     def meta_arguments(self) -> tuple[Argument, ...]:
-        """What meta takes."""
+        """The arguments that meta takes."""
         return self.group.functional.parts.inputs
 
     @property
     def impl_arguments(self) -> tuple[Argument | Precomputed, ...]:
-        """What impl takes: the arguments, some of them replaced by what meta computed, and the outputs."""
+        """The arguments that impl takes, with the values that meta computed in the place of some, and the outputs."""
         return impl_arguments(self.group.out)
 
 
 def impl_arguments(out: NativeFunction) -> tuple[Argument | Precomputed, ...]:
-    """Return what impl takes: the arguments, some of them replaced by what meta computed, and the outputs."""
+    """Return the arguments that impl takes, with meta's values in the place of some, and the outputs."""
     replaced = {} if out.precomputed is None else dict(out.precomputed.replace)
     found: list[Argument | Precomputed] = []
     for argument in out.parts.inputs:
@@ -135,7 +135,7 @@ def impl_arguments(out: NativeFunction) -> tuple[Argument | Precomputed, ...]:
 
 
 def generated_group(group: FunctionGroup) -> GeneratedGroup:
-    """Return what is generated for a structured group."""
+    """Return the generated code for a structured group."""
     name = python_name(group.functional.flat_name)
     meta_class = f"structured_{name}"
     out = group.out
@@ -201,7 +201,7 @@ def checked_arguments(function: NativeFunction) -> tuple[Argument, ...]:
 
 
 def comes_from(kernel: BackendKernel) -> str:
-    """Return where upstream has the kernel: its C++ name with the namespace, unless that is the usual one."""
+    """Return upstream's C++ name of the kernel, with the namespace unless it is the usual one."""
     return kernel.name if kernel.namespace == NATIVE_NAMESPACE else f"{kernel.namespace}::{kernel.name}"
 
 

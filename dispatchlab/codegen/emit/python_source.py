@@ -58,7 +58,7 @@ _RUNTIME_NAMES = (
 
 
 def label(file: str) -> str:
-    """Return what a file is called in generated texts: what would end a literal or a comment is an underscore."""
+    """Return a file's name for generated texts; characters that would end a literal or a comment become underscores."""
     return "".join("_" if character in '"\\' or not character.isprintable() else character for character in file)
 
 
@@ -68,17 +68,17 @@ def mark(file: str) -> str:
 
 
 def debug_text(generated: GeneratedGroup, wrapper: Wrapper, file: str) -> str:
-    """Return what dumps print of a kernel."""
+    """Return the debug text of a kernel."""
     return f"{wrapper.name} ({generated.name}.py, {wrapper.function.written_at(file)})"
 
 
 def def_debug_text(generated: GeneratedGroup, function: NativeFunction, file: str) -> str:
-    """Return what dumps print of a def."""
+    """Return the debug text of a def."""
     return f"schema ({generated.name}.py, {function.written_at(file)})"
 
 
 def inferred_schema(function: NativeFunction, *, symint: bool = True) -> FunctionSchema:
-    """Return the schema that the types of a kernel give: those of the schema, without sizes.
+    """Return the inferred schema of a kernel: the types of the schema, without sizes.
 
     Args:
         function: the function.
@@ -150,7 +150,7 @@ def _is_used(name: str, code: str) -> bool:
 
 
 def _hand_written(generated: GeneratedGroup) -> dict[str, str]:
-    """Return what has to be written by hand for the group: the name of each function, and how it is called."""
+    """Return the functions of the group to write by hand: each name, and how it is called."""
     meta = ", ".join(("op", *(python_name(one.name) for one in generated.meta_arguments)))
     impl = ", ".join(("op", *(python_name(one.name) for one in generated.impl_arguments)))
     found = {generated.meta_function: f"{generated.meta_function}({meta})"}
@@ -375,12 +375,12 @@ def _structured_body(generated: GeneratedGroup, key: GeneratedKey, wrapper: Wrap
 
 
 def _field(value: Precomputed) -> str:
-    """Return what a value of meta's is called in its tuple, where no name begins with an underscore."""
+    """Return the name of a value of meta's in its tuple, where no name begins with an underscore."""
     return f"value{value.name}" if value.name.startswith("_") else python_name(value.name)
 
 
 def _impl_inputs(generated: GeneratedGroup) -> Iterator[str]:
-    """Return what is handed to impl in front of the outputs: an argument, or a value that meta computed."""
+    """Return the inputs of impl before the outputs: an argument, or a value that meta computed."""
     count = len(generated.group.out.parts.outs)
     for one in generated.impl_arguments[:-count]:
         yield f"precompute.{_field(one)}" if isinstance(one, Precomputed) else python_name(one.name)

@@ -49,7 +49,7 @@ def indented(lines: Iterable[str], depth: int = 1) -> Iterator[str]:
 
 
 def calls_by_hand(comment: str, calls: Mapping[str, str]) -> Iterator[str]:
-    """Return the table `BY_HAND` of a generated module: what is handed to it, and how it is called.
+    """Return the table `BY_HAND` of a generated module: the functions by hand and how they are called.
 
     Args:
         comment: what stands above it.
@@ -131,7 +131,7 @@ def register_source(
 
 
 def python_names(arguments: Iterable[Argument | Precomputed]) -> list[str]:
-    """Return what arguments are called in a call."""
+    """Return the names of the arguments in a call."""
     return [python_name(argument.name) for argument in arguments]
 
 

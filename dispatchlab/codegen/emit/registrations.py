@@ -36,7 +36,7 @@ class Part(WordEnum):
 
 
 class Body(WordEnum):
-    """What a generated kernel does."""
+    """The body of a generated kernel."""
 
     CALLS_NATIVE = "calls a function written by hand"
     STRUCTURED = "meta, then impl"
@@ -98,7 +98,7 @@ def _shard(key: str, count: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FunctionRegistrations:
-    """What is generated for one function.
+    """The generated registrations of one function.
 
     Args:
         function: the function; its schema and tags are those of the def.
@@ -110,7 +110,7 @@ class FunctionRegistrations:
 
 
 def registrations_of(natives: NativeFunctions) -> tuple[FunctionRegistrations, ...]:
-    """Return what is generated for each function, in the order of the file."""
+    """Return the generated registrations of each function, in the order of the file."""
     found: dict[OperatorName, list[GeneratedKernel]] = {function.name: [] for function in natives.functions}
     for kernels in (
         _backends(natives),
@@ -141,7 +141,7 @@ class LeftOut:
 
 
 def left_out(natives: NativeFunctions) -> tuple[LeftOut, ...]:
-    """Return what is not generated for functions of the file, reason by reason."""
+    """Return the functions of the file that get no code, reason by reason."""
     functions = natives.functions
     refused = _without_variant(natives)
     found = [

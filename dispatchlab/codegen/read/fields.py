@@ -121,7 +121,7 @@ class Fields(Entry):
     func: Scalar
 
     def node_of(self, field: Field[Any]) -> Node:
-        """Return where the value of a field stands; the schema when the field is not there."""
+        """Return the node of a field's value; the schema when the field is not there."""
         return super().node_of(field) if field in self else self.func
 
     def location(self, node: Node) -> SourceLocation:

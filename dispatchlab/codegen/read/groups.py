@@ -114,7 +114,7 @@ def group_variants(
 
 
 def group_views(functions: Sequence[NativeFunction], problems: list[Problem]) -> tuple[ViewGroup | NativeFunction, ...]:
-    """Return the functions with views in groups; what is wrong with them is added to `problems`."""
+    """Return the functions with views in groups; add the mistakes in them to `problems`."""
     # NB: only what has the name of a view, or of the copy of one, can meet another function under that name
     named = {_view_name(each) for each in functions if each.is_view or each.parts.name.base.endswith(_SUFFIXES)}
     by_signature: dict[Hashable, dict[SchemaKind | ViewKind, NativeFunction]] = {}
@@ -300,7 +300,7 @@ def _view_name(function: NativeFunction) -> str:
 
 
 def _view_kind(function: NativeFunction) -> ViewKind | None:
-    """Return how the function is a view, or None."""
+    """Return the kind of view that the function is, or None."""
     if not function.is_view:
         return None
     return ViewKind.ALIASING_INPLACE if function.parts.name.inplace else ViewKind.ALIASING
@@ -361,7 +361,7 @@ def _out_variant(function: NativeFunction) -> NativeFunction:
 
 
 def _functional_variant(function: NativeFunction) -> NativeFunction:
-    """The functional variant of an in-place, a mutable or an out function: what was written comes back as new."""
+    """Return the functional variant of an in-place, a mutable or an out function, which returns the written values."""
     name, parts = function.name, function.parts
     suffix = "_functional" if function.kind is SchemaKind.MUTABLE else ""
     made = OperatorName(name.namespace, _base(parts) + suffix, name.overload)

@@ -54,7 +54,7 @@ _KEYS = {key.name: key for key in SUPPORTED_KEYS}
 
 
 def native_name(schema: FunctionSchema, parts: SchemaParts) -> str:
-    """Return what a kernel is called that nothing names: `add_out` for add.out, `add_` for add_.Tensor."""
+    """Return the name of a kernel that the file does not name: `add_out` for add.out, `add_` for add_.Tensor."""
     return schema.name.name + ("_out" if parts.outs else "")
 
 

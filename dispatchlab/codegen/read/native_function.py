@@ -43,7 +43,7 @@ class Variant(WordEnum):
 
 
 class DeviceCheck(WordEnum):
-    """Whether kernels that are tied to a device make sure that all tensors are on one."""
+    """A choice: do kernels that are tied to a device check that all tensors are on one device?"""
 
     NO_CHECK = "NoCheck"
     EXACT_SAME = "ExactSame"
@@ -108,7 +108,7 @@ class Precomputed:
 
 @dataclass(frozen=True, slots=True)
 class Precompute:
-    """What meta hands to impl: values in the place of arguments, and values beside them."""
+    """The values that meta hands to impl, in the place of arguments and beside them."""
 
     replace: tuple[tuple[str, tuple[Precomputed, ...]], ...] = ()
     add: tuple[Precomputed, ...] = ()

@@ -212,5 +212,5 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _not_yaml(error: YamlError) -> NativeYamlError:
-    """Return the same problems, as those of a file of native functions."""
+    """Return the same problems as problems of a file of native functions."""
     return NativeYamlError(tuple(replace(problem, rule=Rule.NOT_YAML) for problem in error.problems))

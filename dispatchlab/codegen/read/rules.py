@@ -377,7 +377,7 @@ _NOT_VIEWS = frozenset(("resize_", "resize_as_"))
 
 
 def check_functions(functions: Sequence[NativeFunction], entries: Mapping[OperatorName, Fields]) -> None:
-    """Report what is wrong with each function beside the others, to the fields that it was read from."""
+    """Report the mistakes of each function beside the others, at the fields that it was read from."""
     by_name = {function.name: function for function in functions}
     bases = {(str(function.parts.name), function.parts.name.inplace) for function in functions}
     for function in functions:

@@ -163,7 +163,7 @@ _OPTIONS = (
 
 
 def _options_at(arguments: list[Argument]) -> int:
-    """Return where the four tensor options stand, or -1."""
+    """Return the position of the four tensor options, or -1."""
     for at in range(len(arguments) - 3):
         if arguments[at].name == "dtype" and options_stand_at(arguments, at):
             return at
@@ -191,7 +191,7 @@ def innermost(type_: Type) -> Type:
 
 
 def kind_of_schema(parts: SchemaParts) -> SchemaKind:
-    """Return which variant the schema is."""
+    """Return the kind of variant that the schema is."""
     if parts.name.inplace:
         return SchemaKind.INPLACE
     if parts.outs:
@@ -203,7 +203,7 @@ def kind_of_schema(parts: SchemaParts) -> SchemaKind:
 
 
 def signature_of(schema: FunctionSchema, parts: SchemaParts, *, base: str = "") -> Hashable:
-    """Return what all variants of an operator have in common. See Note [Signatures].
+    """Return the part of the schema that all variants of an operator share. See Note [Signatures].
 
     Args:
         schema: the schema.

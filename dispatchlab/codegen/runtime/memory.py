@@ -23,7 +23,7 @@ Number: TypeAlias = bool | int | float | complex
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a new tensor is like beside its shape."""
+    """The options of a new tensor besides its shape."""
 
     dtype: DType
     device: Device

@@ -59,7 +59,7 @@ class Kernels:
 
 
 def link(dispatcher: Dispatcher, kernels: object, by_hand: Mapping[str, str]) -> Kernels:
-    """Return the functions by hand, as generated code reaches them; one that is missing raises when it is called."""
+    """Return the functions by hand for generated code; a missing one raises when it is called."""
     return Kernels(dispatcher, kernels, by_hand)
 
 

@@ -64,7 +64,7 @@ class TensorIteratorBase(MetaBase):
     def set_output_raw_strided(
         self, index: int, sizes: Sequence[int] | None, strides: Sequence[int] | None, options: Options
     ) -> None:
-        """What generated classes call once the output is there."""
+        """Set the output of a generated class once it is there."""
 
     def build(
         self,

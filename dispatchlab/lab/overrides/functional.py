@@ -68,7 +68,7 @@ def composed_functions(lab: Lab, inner: Mapping[str, Function]) -> dict[str, Fun
         return_counts: bool = False,  # noqa: FBT001, FBT002
         dim: int | None = None,
     ) -> Any:
-        """Return each element once, in order; with `return_inverse` where each was, with `return_counts` how often."""
+        """Return each element once, in order; `return_inverse` adds positions, `return_counts` adds counts."""
         named = {"sorted": sorted, "return_inverse": return_inverse, "return_counts": return_counts}
         results = inner["_unique2"](input, **named) if dim is None else inner["unique_dim"](input, dim, **named)
         output, inverse, counts = results
@@ -76,7 +76,7 @@ def composed_functions(lab: Lab, inner: Mapping[str, Function]) -> dict[str, Fun
         return tuple(kept) if len(kept) > 1 else output
 
     def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
-        """The sum of the products over some dimensions of each: the last and first ones, or those that are named."""
+        """Return the sum of products over some dimensions: the last and first ones, or those that are named."""
         if out is not None:
             raise refused("tensordot writes no result into another tensor here: leave out=None")
         return inner["tensordot"](a, b, *_dims(dims))
@@ -89,7 +89,7 @@ def composed_functions(lab: Lab, inner: Mapping[str, Function]) -> dict[str, Fun
 
 
 def adopted(tensor: Any, own: type[Tensor]) -> Any:
-    """A plain tensor with the class that has methods, which has no slots of its own; every other value as it is."""
+    """Return a plain tensor as the class with methods, which has no slots of its own; other values as they are."""
     if type(tensor) is Tensor:
         tensor.__class__ = own
     return tensor

@@ -98,7 +98,7 @@ class Functions(Mapping[str, Function]):
         self._names = {one: full.removeprefix("functional.") for full, one in reversed(self._functions.items())}
 
     def resolve_name(self, function: object) -> str | None:
-        """The name of a function as a handler gets it, from here: `add`, `Tensor.add`; None for one from elsewhere."""
+        """Return the name of a function for a handler: `add`, `Tensor.add`; None for a function from elsewhere."""
         named: Mapping[Any, str] = self._names
         return named.get(function)
 
@@ -136,7 +136,7 @@ class Functions(Mapping[str, Function]):
 def _all_functions(
     made: Mapping[str, Function], known: Mapping[str, Function], wrap: Callable[[Function, str], Function]
 ) -> dict[str, Function]:
-    """Return every function, by name: those of PyTorch, and those that the lab has besides.
+    """Return every function by name: those of PyTorch, and those of the lab.
 
     Args:
         made: those that are overridable.
@@ -214,7 +214,7 @@ def _implementation(name: str, operators: Sequence[Operator]) -> Function:
 
 
 def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: str) -> Function:
-    """Return a function whose handlers are called as those of upstream's C functions; see Note [Functions of C]."""
+    """Return a function that calls handlers as upstream's C functions do. See Note [Functions of C]."""
     known = torch_functions().get(name)
     entry = known or _entry_of(name, getattr(implementation, "schema", None))
     is_operator = name.startswith("Tensor.__") and bool(entry and entry.facts)
@@ -264,7 +264,7 @@ def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: st
 
 
 def _entry_of(name: str, schema: FunctionSchema | None) -> OverridableFunction | None:
-    """Return what a function of the lab alone takes: the arguments of its operator; None where there is no operator."""
+    """Return the arguments of a function of the lab alone: those of its operator; None without an operator."""
     if schema is None:
         return None
     taken = replace(schema, arguments=schema.arguments[1:]) if name.startswith("Tensor.") else schema

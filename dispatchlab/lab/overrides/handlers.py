@@ -35,7 +35,7 @@ PLAIN = "_is_plain"
 
 
 def is_plain(kind: type) -> bool:
-    """Whether tensors of a class are no overrides: `Tensor`, and the class of a `Functions`, which has methods besides.
+    """Return whether tensors of a class are no overrides: `Tensor`, and the class of `Functions` with its methods.
 
     A class that derives from one of these is none of them.
     """
@@ -50,7 +50,7 @@ def is_plain(kind: type) -> bool:
 
 
 def overloaded_args(arguments: Iterable[object], protocol: str) -> list[Any]:
-    """Return the arguments whose handlers are called, in that order.
+    """Return the arguments with handlers to call, in the order of the calls.
 
     >>> from dispatchlab.lab.overrides import overloaded_args
     >>> class Length:
@@ -128,7 +128,7 @@ def has_torch_function(arguments: Iterable[object]) -> bool:
 def handle_torch_function(
     public: Callable[..., Any], relevant: Iterable[object], /, *args: object, **kwargs: object
 ) -> Any:
-    """Return what the first handler returns that does not decline: the innermost mode, then those of the arguments.
+    """Return the result of the first handler that does not decline: the innermost mode, then the arguments.
 
     >>> from dispatchlab.lab.overrides import handle_torch_function, has_torch_function
     >>> class Length:
@@ -170,7 +170,7 @@ def call_handlers(
     args: Sequence[object],
     kwargs: Mapping[str, object],
 ) -> Any:
-    """Return what `handle_torch_function` returns; without handlers, what the implementation returns.
+    """Return the result of `handle_torch_function`; without handlers, that of the implementation.
 
     Args:
         public: what handlers get as the function that was called.
@@ -247,7 +247,7 @@ def call_c_handlers(
 
 
 def check_is_method(mode: object, protocol: str) -> None:
-    """Refuse a mode whose handler is a class method: it would not know which mode it handles calls for.
+    """Refuse a mode whose handler is a class method: the handler would not know its mode.
 
     Raises:
         HandlerError: it is one.
@@ -286,7 +286,7 @@ def _call_all(
 
 
 def warn_of_plain_method(category: type[Warning]) -> None:
-    """Warn that a handler is an instance method; in the words of PyTorch, whose filters people have."""
+    """Warn that a handler is an instance method, in PyTorch's words, which filters look for."""
     message = (
         f"Defining your `{FUNCTION}` as a plain method is deprecated and will be an error in future, "
         "please define it as a classmethod."

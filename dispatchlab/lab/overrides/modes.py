@@ -97,7 +97,7 @@ def pop_mode_temporarily() -> Iterator[DispatchMode]:
 
 @contextmanager
 def without_modes() -> Iterator[None]:
-    """A block in which no mode is open, of whatever depth."""
+    """Return a block in which no mode is open, of any depth."""
     found = [*_thread.stack]
     _thread.stack[:] = []
     try:

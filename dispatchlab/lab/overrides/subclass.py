@@ -20,7 +20,7 @@ _NESTED = DispatchKeySet.of(DispatchKey.AutogradNestedTensor)
 
 
 def as_subclass(tensor: Tensor, kind: type[T], alias: Alias | None = None) -> T:
-    """The same memory and version as a tensor of another class; with `alias`, a view, and else of the same history.
+    """Return a tensor of another class with the same memory and version: a view with `alias`, else with its history.
 
     >>> from dispatchlab import Lab, Tensor, tensor
     >>> from dispatchlab.lab.overrides import as_subclass
@@ -67,7 +67,7 @@ def make_wrapper_subclass(
     requires_grad: bool = False,
     extra_dispatch_keys: DispatchKeySet | None = None,
 ) -> T:
-    """A tensor of a class without elements of its own, of the shape, strides, dtype, device and layout of another.
+    """Return a tensor of a class without elements of its own, with the shape, strides and options of another.
 
     >>> from dispatchlab import Tensor, tensor
     >>> from dispatchlab.lab.overrides import make_wrapper_subclass

@@ -34,7 +34,7 @@ def tensor_methods(
     composed: Mapping[str, Function],
     inner: Mapping[str, Function],
 ) -> tuple[dict[str, Function], dict[str, Function]]:
-    """Return what methods do that know of no handlers, and those that ask by themselves, by name.
+    """Return the methods that know of no handlers, and those that ask them by themselves, by name.
 
     Args:
         lab: whose operators they call.
@@ -89,7 +89,7 @@ def _conversions(lab: Lab) -> dict[str, Function]:
 def _python_methods(
     lab: Lab, own: type[Tensor], composed: Mapping[str, Function], inner: Mapping[str, Function]
 ) -> dict[str, Function]:
-    """Return what upstream writes in Python."""
+    """Return the methods that upstream writes in Python."""
 
     def length(self: Any) -> Any:
         if not self.shape:

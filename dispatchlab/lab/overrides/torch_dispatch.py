@@ -124,7 +124,7 @@ class PythonDispatch:
 
 
 def no_dispatch() -> ExcludeDispatchKeyGuard:
-    """Return a guard inside of which no handler is called: tensors count as what they are below the key Python."""
+    """Return a guard that turns handlers off: tensors count as what they are below the key Python."""
     return ExcludeDispatchKeyGuard(PYTHON_KEYS)
 
 
@@ -147,7 +147,7 @@ class Interpreter:
         return kind
 
     def dispatch(self, operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-        """Handle a call: the innermost mode, then the arguments whose classes are owned here.
+        """Handle a call: ask the innermost mode, then the arguments of classes with handlers.
 
         Args:
             operator: what was called.
@@ -189,7 +189,7 @@ class Interpreter:
         raise NoImplementationError(str(operator.name), tried, DISPATCH)
 
     def detach(self, operator: Operator, tensor: Tensor) -> Tensor:
-        """Return what handlers return for a `detach` that no call asked for.
+        """Return the result of handlers for a `detach` that no call asked for.
 
         Args:
             operator: `aten::detach`.
@@ -316,7 +316,7 @@ def snapshot_fallback(operator: Operator, keys: DispatchKeySet, stack: list[obje
 
 
 class _Entry:
-    """What the thread includes and excludes now is kept for the handlers of the block, unless something is kept."""
+    """A block that keeps the thread's key sets for its handlers, unless they are kept already."""
 
     def __enter__(self) -> None:
         self._found = _thread.entry
@@ -327,7 +327,7 @@ class _Entry:
 
 
 class enable_reentrant_dispatch(ForceDispatchKeyGuard):
-    """A block inside of a `__torch_dispatch__` whose calls begin at the top again: autograd, batching and all.
+    """A block inside `__torch_dispatch__` in which calls begin at the top again: autograd, batching and all.
 
     >>> from dispatchlab import Lab, tensor
     >>> from dispatchlab.lab.overrides import DispatchMode, PythonDispatch, enable_reentrant_dispatch

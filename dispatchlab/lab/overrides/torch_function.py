@@ -86,7 +86,7 @@ def _wrapped(implementation: Callable[..., Any], dispatcher: Callable[..., Itera
         return implementation(*args, **kwargs) if kwargs else implementation(*args)
 
     def general(args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
-        """Return what a call does whose arguments do not fit, or whose dispatcher returns an iterator."""
+        """Return the result of a call whose arguments do not fit, or whose dispatcher returns an iterator."""
         try:
             relevant = dispatcher(*args, **kwargs)
         except TypeError as error:

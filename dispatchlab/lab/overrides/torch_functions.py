@@ -61,7 +61,7 @@ class OverridableFunction:
 
     @cached_property
     def parser(self) -> PythonArgParser:
-        """What checks its arguments but for the tensor of a method."""
+        """The parser of its arguments, except the tensor of a method."""
         name = self.name.replace(".", "_") if self.name.partition(".")[0] in _PREFIXED else self.base
         signatures = [f"{name}{one}" for one in self.facts] or [f"{name}()"]
         return PythonArgParser(name, signatures, numbers=self.base in NUMBERS_AS_TENSORS)

@@ -27,7 +27,7 @@ _numbers = count(1)
 
 @cache
 def file_of_libraries() -> str | None:
-    """The file that debug texts name for every library; None where it is the one that the library was made with."""
+    """Return the file that every library's debug text names; None for the one that made the library."""
     made = "dispatchlab"
     library = bindings()._dispatch_library("FRAGMENT", LIBRARY_FILE, "", made, 1)
     library.define("probe() -> ()", "")
@@ -39,7 +39,7 @@ def file_of_libraries() -> str | None:
 
 
 def debug_text(file: str, line: int) -> str:
-    """Return the debug text of what is registered on a library that is made with this file and line."""
+    """Return the debug text of registrations on a library that is made with this file and line."""
     return f"registered at {file_of_libraries() or file}:{line}"
 
 

@@ -135,7 +135,7 @@ class CallSites:
             frame = frame.f_back
 
     def _runs_programs(self, frame: FrameType) -> bool:
-        """Whether a frame is no part of a chain: it is that of a program which runs what somebody else has written."""
+        """Return whether a frame belongs to a program that runs other programs, and to no chain."""
         module = str(frame.f_globals.get("__name__", ""))
         return module == "__channelexec__" or module.partition(".")[0] in _RUNNERS
 

@@ -29,7 +29,7 @@ def kind_of(text: str) -> ErrorKind:
 
 
 def facts_of(kind: ErrorKind, text: str) -> dict[str, str]:
-    """The facts in a text of this kind, by the names that every engine uses; those that cannot be read are left out."""
+    """Return the facts in a text of this kind, by the names that every engine uses, without unreadable ones."""
     pattern = _FACTS.get(kind)
     found = pattern.search(text) if pattern is not None else None
     return {name: value for name, value in found.groupdict().items() if value is not None} if found else {}

@@ -45,7 +45,7 @@ def check_def(registration: Def) -> None:
 
 
 def check_inferred_def(registration: Def) -> None:
-    """Check that the bindings can make a def whose schema is inferred from its kernel.
+    """Check that the bindings can make a def with a schema inferred from its kernel.
 
     Raises:
         NotExpressibleError: they cannot.

@@ -52,7 +52,7 @@ from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_tex
 
 
 class Library(Protocol):
-    """What a call leaves in force."""
+    """The registrations that a call leaves in force."""
 
     def reset(self) -> None:
         """Take the registration back."""
@@ -64,7 +64,7 @@ MakeCall: TypeAlias = Callable[[], Library]
 
 @dataclass(frozen=True, slots=True)
 class CallOrigin:
-    """What a call was made from, and what to show in place of its number.
+    """The origin of a call, and the text to show in place of its number.
 
     Args:
         registration: the registration as it stands in its block.
@@ -122,7 +122,7 @@ class NativeKernels(Protocol):
 
 
 class EnclosingLibrary(NamedTuple):
-    """What a library is made with, as the user has it; that of a block is destroyed when a call on it is refused."""
+    """The library of the user around a call; the library of a block is destroyed when one of its calls is refused."""
 
     kind: str
     namespace: str | None
@@ -375,7 +375,7 @@ class Libraries:
         return "" if key is None or key == DispatchKey.Undefined else str(key)
 
     def key(self, key: DispatchKey | None) -> Any:
-        """Return a key where a key is wanted; the text of one that is refused, or that this PyTorch does not have."""
+        """Return a key as a key where one is wanted; its text if it is refused or this PyTorch does not have it."""
         if key is None:
             return self._c.DispatchKey.Undefined
         if not self.parse_keys and str(key) in running_keys().numbers:

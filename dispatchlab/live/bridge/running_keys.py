@@ -68,7 +68,7 @@ def running_keys() -> RunningKeys:
 
 
 def raw_bits(keys: Any) -> int:
-    """The bits of a key set of PyTorch: what its `raw_repr()` gives, which 2.4 has not, where pybind11 keeps them."""
+    """Return the bits of a key set of PyTorch, as `raw_repr()` gives them; 2.4 lacks it: read from memory there."""
     if hasattr(keys, "raw_repr"):
         return int(keys.raw_repr())
     at = ctypes.c_uint64.from_address(id(keys) + object.__basicsize__).value

@@ -132,7 +132,7 @@ def report_imports(to: Callable[[str | None], None]) -> None:
 
 
 def forget_import_listeners() -> None:
-    """Call nobody any more: what a forked process imports is nothing to those who listen to its parent."""
+    """Remove all import listeners: they are of no use in a forked process."""
     _import_listeners.clear()
 
 
@@ -181,7 +181,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _what_to_do(name: str, error: Exception) -> str:
-    """What to do about a package that cannot be imported: install or build what is missing, or look where it raises."""
+    """Return the advice for a package that cannot be imported: install, build, or look where it raises."""
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     top = name.partition(".")[0]
     at = _raised_at(error)

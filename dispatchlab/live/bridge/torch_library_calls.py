@@ -200,7 +200,7 @@ def _by_name(block: Block, call: TorchLibraryCall, qualified: str, function: Any
 
 
 def _arguments(call: TorchLibraryCall, function: Any) -> tuple[object, ...]:
-    """Return what a function is given after the operator; a method of what `custom_op` returned is given the same."""
+    """Return the arguments of a function after the operator; methods of a `custom_op` take the same."""
     match call.function:
         case TorchLibraryFunction.REGISTER_KERNEL:
             return list(call.on) or None, function
@@ -213,7 +213,7 @@ def _arguments(call: TorchLibraryCall, function: Any) -> tuple[object, ...]:
 
 
 def _override(block: Block, call: TorchLibraryCall, function: Callable[..., object]) -> dict[str, bool]:
-    """Return what a call gives as `allow_override`, by name."""
+    """Return the argument `allow_override` of a call, by name."""
     if call.allow_override is None:
         return {}
     if "allow_override" not in signature(function).parameters:
@@ -283,7 +283,7 @@ def _autocast(block: Block, call: TorchLibraryCall, qualified: str, function: An
 
 
 def known_overload(qualified: str) -> Any:
-    """Return the object that `torch.ops` has for an operator now; None where nobody has looked it up."""
+    """Return the object that `torch.ops` has for an operator now; None before the first access."""
     namespace, _, name = qualified.partition("::")
     base, _, overload = name.partition(".")
     packet = vars(vars(torch().ops).get(namespace, object)).get(base)

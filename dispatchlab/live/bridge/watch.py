@@ -211,7 +211,7 @@ class RegistrationWatch:
             self._released(known)
 
     def _released(self, library: _WatchedLibrary) -> None:
-        """A library releases what it has, or goes."""
+        """Note that a library releases its registrations, or goes."""
         for call in library.calls:
             call.released = True
         library.calls.clear()
@@ -394,7 +394,7 @@ def _keys_of(function: TorchLibraryFunction, on: tuple[str, ...]) -> Sequence[Di
 
 
 def _override(function: Callable[..., object], named: Mapping[str, object]) -> bool | None:
-    """Return what a call gives as `allow_override`, where that is not what the function has anyway."""
+    """Return the argument `allow_override` of a call, unless the function has it anyway."""
     if "allow_override" not in named:
         return None
     given, parameter = bool(named["allow_override"]), signature(function).parameters.get("allow_override")

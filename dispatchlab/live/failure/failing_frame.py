@@ -18,7 +18,7 @@ _PROTOCOLS: Final = ("__torch_function__", "__torch_dispatch__")
 
 
 def events_of_frames(error: BaseException, watch: ProgramWatch) -> tuple[Event, ...]:
-    """Return what the frames of the user say of an exception and of those that led to it."""
+    """Return the facts from the user's frames of an exception and of its causes."""
     found: dict[tuple[str, str, str], Event] = {}
     for raised in raw_chain(error, hidden=False):
         frames = [frame for frame, _ in walk_tb(raised.__traceback__) if watch.is_users(frame.f_code.co_filename)]

@@ -165,7 +165,7 @@ def _shape(sizes: Sequence[str]) -> str:
 
 
 def _sizes(index: int, size: int, values: dict[str, Any], tensors: dict[str, Any]) -> list[str]:
-    """Return what may say a size: a size of an argument at the same place, at another one, a number, a sum."""
+    """Return the ways to write a size: a size of an argument at the same place, at another one, a number, a sum."""
     own = [f"{n}.shape[{d}]" for n, t in tensors.items() for d in range(t.dim()) if t.shape[d] == size and d == index]
     own += [f"{n}.shape[{d}]" for n, t in tensors.items() for d in range(t.dim()) if t.shape[d] == size and d != index]
     numbers = [name for name, value in values.items() if type(value) is int and value == size]

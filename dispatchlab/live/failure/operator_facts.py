@@ -83,7 +83,7 @@ def _facts(name: str, dump: str) -> OperatorFacts:
 
 
 def _functions(packet: str) -> dict[str, Any]:
-    """Return what Python has registered for an operator: key -> the user's function."""
+    """Return the registrations of Python for an operator: key -> the user's function."""
     for registry in ("custom_ops", "torch_library"):  # custom_op registers a fake, too, which calls the user's
         found: dict[str, Any] = {}
         with suppress(*UNREADABLE):

@@ -79,7 +79,7 @@ class ProgramWatch:
 
     @classmethod
     def current(cls) -> ProgramWatch:
-        """Return what watches this process; one that has noted nothing where none was started."""
+        """Return the watch of this process; an empty one if none was started."""
         return next(iter(STARTED), cls(os.getcwd()))
 
     def registers(self, frame: FrameType | None) -> bool:

@@ -72,7 +72,7 @@ class _MissingModules(importlib.abc.MetaPathFinder):
 
 
 def _importer(frame: FrameType | None) -> str | None:
-    """Return the file whose import statement leads here."""
+    """Return the file of the import statement that leads here."""
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith("<frozen importlib") and not file.startswith(OURS):

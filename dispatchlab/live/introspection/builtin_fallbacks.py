@@ -57,7 +57,7 @@ _LINE = re.compile(
 
 
 def builtin_fallbacks() -> BuiltinFallbacks:
-    """The builtin fallbacks as they are now; read again only when the table of the untouched operator changed."""
+    """Return the present builtin fallbacks; read again only when the table of the untouched operator changed."""
     _probes()
     table = bindings()._dispatch_dump_table(_UNTOUCHED)
     if not _last or _last[0].table != table:

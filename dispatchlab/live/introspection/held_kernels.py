@@ -73,7 +73,7 @@ class SlotReader:
         return self._where is not None
 
     def text(self, name: str, dump: str, table: str) -> str | None:
-        """Return what the slots of an operator hold, in the form of its table; None where that cannot be read.
+        """Return the slots of an operator in the form of its table; None where they cannot be read.
 
         Args:
             name: the operator.
@@ -120,7 +120,7 @@ def _provenance(key: DispatchKey) -> Provenance:
 
 
 def _words_of(row: str, slot: str, registered: dict[str, list[int]], fallback: int) -> int | None:
-    """Return what identifies the kernel of a row; None when that is not known."""
+    """Return the identity of a row's kernel; None when it is not known."""
     provenance = _PROVENANCES.get(row[row.rfind("[") :])
     if provenance is None or provenance is Provenance.FALLBACK:
         return None if provenance is None else fallback

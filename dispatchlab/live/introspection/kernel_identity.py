@@ -87,7 +87,7 @@ class KernelNames:
         self._rows: dict[str, TableRow] = {}
 
     def calls_of(self, registration: Registration, copy: int, builder: CallBuilder) -> tuple[BindingCall, ...]:
-        """Return the calls of a registration; when it is in force `copy` times already, those of one more.
+        """Return the calls of a registration; when `copy` of them are in force already, those of one more.
 
         Raises:
             NotExpressibleError: the bindings have no call for it.
@@ -145,7 +145,7 @@ class KernelNames:
         return TableRow(slot, kernel, self._debug.sub(self._put_back, line))
 
     def slot_text(self, slot: int, kernel: int) -> str | None:
-        """Return what a line would say behind the key if this kernel sat in this slot; None for no kernel."""
+        """Return the text behind the key if this kernel sat in this slot; None for no kernel."""
         if kernel == NO_KERNEL:
             return None
         if kernel == AMBIGUOUS:
@@ -222,7 +222,7 @@ class KernelObjects:
             self.released[address] = number
 
     def lose(self, number: int) -> None:
-        """Take note that PyTorch dropped this kernel, a fallback and no fallthrough, whose registration is in force.
+        """Note that PyTorch dropped this kernel, a fallback and no fallthrough, whose registration is in force.
 
         No slot shows it: each was refreshed.
         """
@@ -259,7 +259,7 @@ class KernelObjects:
         self.pending = left
 
     def number_at(self, slot: int, address: int, wanted: int, before: int) -> int | None:
-        """Return the kernel whose object this is; None when nobody knows.
+        """Return the kernel of this object; None when it is not known.
 
         Args:
             slot: the slot that shows it.

@@ -26,7 +26,7 @@ def own_modules(packages: Iterable[str]) -> Iterator[tuple[str, ModuleType]]:
 
 
 def shared_modules(packages: Iterable[str]) -> Iterator[tuple[str, ModuleType]]:
-    """Return the modules that two of these packages import, by name, those of PyTorch and of Python left out."""
+    """Return the modules that two of these packages import, by name, without PyTorch's and Python's."""
     users: dict[str, set[str]] = {}
     for name, module in own_modules(packages):
         for value in list(vars(module).values()):
@@ -39,7 +39,7 @@ def shared_modules(packages: Iterable[str]) -> Iterator[tuple[str, ModuleType]]:
 
 
 def public_variables(module: ModuleType) -> dict[str, str]:
-    """Return what describes each variable whose name has no underscore in front; modules are no variables."""
+    """Return a description of each public variable; modules are no variables."""
     return {
         name: description(value)
         for name, value in list(vars(module).items())

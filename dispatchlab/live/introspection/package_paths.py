@@ -42,7 +42,7 @@ def site_chain(site: CallSite, roots: tuple[str, ...]) -> str:
 
 
 def without_root(debug: str, roots: tuple[str, ...]) -> str:
-    """A debug text `registered at PATH via PATH` whose paths start at the package; paths of a build machine stay."""
+    """Return a debug text `registered at PATH via PATH` with paths that start at the package; build paths stay."""
     if not debug.startswith(_AT):
         return debug
     return _AT + _VIA.join(package_path(path, roots) for path in debug.removeprefix(_AT).split(_VIA))

@@ -54,7 +54,7 @@ class ProcessCopy:
         says.close()
 
     def answers(self, limit_s: Callable[[], float]) -> Iterator[Any]:
-        """Return what it says; it has ended afterwards, and `code` is its exit code.
+        """Return its answers; it has ended afterwards, and `code` is its exit code.
 
         Args:
             limit_s: how long it may take until it says the next thing.
@@ -74,7 +74,7 @@ class ProcessCopy:
             self._said.close()
 
     def printed(self) -> str:
-        """Return what it wrote to its streams."""
+        """Return its output on its streams."""
         self._output.seek(0)
         return self._output.read().decode(errors="replace")
 
@@ -98,7 +98,7 @@ def _work(work: Callable[[Say], None], says: Connection, output: int) -> NoRetur
 
 
 def in_a_copy(function: Callable[[], object], limit_s: float) -> Any:
-    """Return what a function returns in a copy of this process.
+    """Return the result of a function in a copy of this process.
 
     Raises:
         TimeoutError: it takes longer.

@@ -115,7 +115,7 @@ class _Operator:
         return library
 
     def rows(self) -> dict[str, str]:
-        """Return its computed table: what stands behind each key."""
+        """Return its computed table: the text behind each key."""
         table = str(bindings()._dispatch_dump_table(self.name))
         return dict(line.split(": ", 1) for line in table.splitlines())
 
@@ -137,7 +137,7 @@ class _Operator:
 
 @contextmanager
 def _operator(schema: str = "(Tensor x) -> Tensor") -> Iterator[_Operator]:
-    """An operator with a def, unless the schema is empty; it is gone afterwards."""
+    """Return an operator with a def, unless the schema is empty; it is removed afterwards."""
     with ExitStack() as undo:
         made = _Operator(undo)
         if schema:
@@ -176,7 +176,7 @@ def _aliases() -> dict[str, Names]:
 
 
 def _precedence(aliases: Mapping[str, Names]) -> Names:
-    """Return the alias keys between kernels and fallbacks: where two fill one slot, the one that keeps it comes first.
+    """Return the alias keys between kernels and fallbacks, the winner of a shared slot first.
 
     One that shares a slot with no other could stand anywhere, and stands last.
     """
@@ -201,7 +201,7 @@ def _precedence(aliases: Mapping[str, Names]) -> Names:
 
 
 def _taken_from_composite(composite: Names) -> tuple[dict[str, Names], dict[str, Names]]:
-    """What each key takes from the kernel of CompositeImplicitAutograd elsewhere, and what it makes ambiguous."""
+    """Return what each key takes from a composite kernel elsewhere, and what it makes ambiguous."""
     takes: dict[str, Names] = {}
     ambiguous: dict[str, list[str]] = {}
     for key in _registered_keys():
@@ -264,7 +264,7 @@ def _fallback(library: Any, key: str) -> None:
 
 
 def _leaves_traces() -> bool:
-    """Whether a def stays whose kernel is refused, or the first fallbacks at an alias key of which one is refused."""
+    """Return whether something of a refusal stays: a def with its kernel refused, or fallbacks before a refused one."""
     with _operator("") as operator:
         library = operator.library()
         refused = _is_refused(lambda: library.def_schema_t_t("a(Tensor x, Tensor y) -> Tensor", "CPU", "", "m"))
@@ -277,7 +277,7 @@ def _leaves_traces() -> bool:
 
 
 def _replaceable_fallbacks() -> Names:
-    """The runtime keys that accept a fallback beside another; tried in a copy, for they lose PyTorch's own over it."""
+    """Return the runtime keys that accept a second fallback; tried in a copy, which loses PyTorch's own."""
     return tuple(_said_by_copy(lambda: " ".join(key for key in running_keys().runtime if _replaces(key))).split())
 
 
@@ -319,7 +319,7 @@ def _is_accepted_in_copy(action: Callable[[], object]) -> bool:
 
 
 def _said_by_copy(question: Callable[[], str]) -> str:
-    """Return what a function gives in a copy of this process; empty when it did not come to its end."""
+    """Return the output of a function in a copy of this process; empty when it did not finish."""
     try:
         return str(in_a_copy(question, _LONGEST_S))
     except (CopyEndedError, TimeoutError):

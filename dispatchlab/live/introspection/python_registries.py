@@ -34,7 +34,7 @@ UNREADABLE = (AttributeError, ImportError, KeyError, TypeError, ValueError)
 
 
 class Entry(NamedTuple):
-    """What a registry keeps.
+    """An entry of a registry.
 
     Args:
         operator: the name of the operator, as `PythonRegistration` has it.
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
 
 
 def read_whole_layer() -> PythonLayerInMemory:
-    """Return everything that the registries have after every module of `IMPORTS` is imported.
+    """Return the content of the registries after every module of `IMPORTS` is imported.
 
     Returns:
         The layer. A registry that is not found is named in `missing`; a module that nobody imported, and one that
@@ -79,24 +79,24 @@ def read_whole_layer() -> PythonLayerInMemory:
 
 
 def read_operators(operators: Iterable[str]) -> PythonLayerInMemory:
-    """Return what the registries that are imported have for some operators alone."""
+    """Return the entries of some operators alone, in the imported registries."""
     found, missing = _read_all(FunctionSites(package_roots()), frozenset(operators))
     not_imported = [module for module in IMPORTS if module not in sys.modules]
     return python_layer(str(torch().__version__), found, sorted(missing), not_imported)
 
 
 def read_now() -> tuple[PythonRegistration, ...]:
-    """Return what the registries that are imported have now."""
+    """Return the present content of the imported registries."""
     return tuple(_read_all(FunctionSites(package_roots()))[0])
 
 
 def _slot(one: PythonRegistration) -> tuple[object, ...]:
-    """Return what distinguishes one registration from another, whenever it is read."""
+    """Return the identity of a registration, the same whenever it is read."""
     return one.registry, one.operator, one.key, one.function, one.site, one.active
 
 
 def _read_all(sites: FunctionSites, only: frozenset[str] | None = None) -> tuple[list[PythonRegistration], set[str]]:
-    """Return what all registries have now, and the names of those that are not found."""
+    """Return the present content of all registries, and the names of those that are not found."""
     found: list[PythonRegistration] = []
     missing: set[str] = set()
     with collector_paused():
@@ -127,7 +127,7 @@ def _registration(registry: str, entry: Entry, sites: FunctionSites) -> PythonRe
 
 
 def entries_of(registry: str) -> Iterator[Entry]:
-    """Return what a registry has; one of `UNREADABLE` is raised where a version keeps something else."""
+    """Return the entries of a registry; raise one of `UNREADABLE` where a version keeps something else."""
     reader = _READERS.get(registry)
     if reader is not None:
         yield from reader()

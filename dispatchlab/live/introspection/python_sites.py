@@ -84,7 +84,7 @@ class FunctionSites:
         return f"{package_path(file, self._roots)}:{line}" if os.path.isfile(file) else ""
 
     def unwrapped(self, value: object) -> object:
-        """Return the function that somebody wrote."""
+        """Return the user's function under its wrappers."""
         for _ in range(_DEEP):
             inner = self._inner(value)
             if inner is None:

@@ -27,13 +27,13 @@ UPSTREAM = "PyTorch's own check"
 
 
 def operator_names() -> tuple[OperatorName, ...]:
-    """Return every operator that has a def or a kernel, but for those of this package; sorted."""
+    """Return every operator with a def or a kernel, without those of this package; sorted."""
     names = sorted(bindings()._dispatch_get_all_op_names())
     return tuple(name_of(text) for text in names if not is_own(text))
 
 
 def look_at(names: Sequence[OperatorName]) -> tuple[tuple[Snapshot, tuple[Violation, ...]], ...]:
-    """Return what PyTorch shows of operators: the dump, the table, the schema, and its own check of the slots.
+    """Return the dump, the table and the schema of operators, and PyTorch's own check of the slots.
 
     Paths lose the folder in which this machine keeps its packages.
     """
@@ -43,7 +43,7 @@ def look_at(names: Sequence[OperatorName]) -> tuple[tuple[Snapshot, tuple[Violat
 
 
 def keys_by_rule(names: Sequence[OperatorName]) -> tuple[tuple[str, ...], ...]:
-    """For each operator the keys whose kernels `custom_op` and `register_autograd` make, which redispatch by a rule.
+    """Return the keys of each operator that `custom_op` and `register_autograd` fill; they redispatch by a rule.
 
     Read off the lines of PyTorch that made their libraries, whatever call sites are shown for them.
     """
@@ -82,7 +82,7 @@ def schema_text(name: OperatorName) -> str | None:
 
 
 def upstream_check(name: str) -> str | None:
-    """Return what PyTorch's check of its invariants reports of an operator; None when they hold."""
+    """Return the report of PyTorch's check of an operator's invariants; None when they hold."""
     try:
         bindings()._dispatch_check_invariants(name)
     except RuntimeError as error:
@@ -126,7 +126,7 @@ def _look_at(
 
 
 def overload_order(name: str) -> tuple[str, ...]:
-    """Return what a call of `torch.ops.ns.name` tries now, in order; nothing is cached by asking.
+    """Return the overloads that a call of `torch.ops.ns.name` tries now, in order, without filling its cache.
 
     See Note [Packets of torch.ops].
 
@@ -155,12 +155,12 @@ def packet_schemas(name: str) -> tuple[tuple[str, str], ...]:
 
 
 def unknown_keys() -> tuple[str, ...]:
-    """The keys of the running PyTorch that this package does not know, in their order; of a release it knows all."""
+    """Return the running PyTorch's keys that this package does not know, in order; none for a known release."""
     return tuple(name for name in running_keys().numbers if name not in DispatchKey.__members__)
 
 
 def limits_of(unknown: tuple[str, ...]) -> str:
-    """Return what works with a PyTorch that has these unknown keys, and what does not, in a sentence."""
+    """Return a sentence on what works with a PyTorch that has these unknown keys, and what does not."""
     return (
         f"it has {_some(unknown)}, which dispatchlab does not know: registering, releasing and reading slots work; "
         "what is registered there cannot be recorded, written in a scenario or predicted"

@@ -49,7 +49,7 @@ _GIVEN: Mapping[tuple[str, str], TorchLibraryFunction] = {
 
 
 def called_functions() -> dict[str, frozenset[TorchLibraryFunction]]:
-    """Operator -> the functions that were called for it; operators of which nothing is known are left out."""
+    """Return the functions that were called for each operator, without operators that have none."""
     found: dict[str, set[TorchLibraryFunction]] = {}
     for registry in ("torch_library", "custom_ops"):
         with suppress(*UNREADABLE):
@@ -113,7 +113,7 @@ class RegistryReader:
         self._last: Registry | None = None
 
     def read(self, imports: Iterable[str] = ()) -> Registry:
-        """Return everything that is registered now, as `record_registry` records it.
+        """Return all present registrations, as `record_registry` records them.
 
         Raises:
             DispatchLabError: as for `record_registry`.
@@ -134,7 +134,7 @@ class RegistryReader:
 
 
 def _readable(names: Iterable[str], roots: tuple[str, ...]) -> tuple[list[RecordedOperator], list[str]]:
-    """The operators whose dumps can be read, and a sentence for each of the others: one costs none of the others."""
+    """Return the operators with readable dumps, and a sentence for each other operator."""
     operators: list[RecordedOperator] = []
     unreadable: list[str] = []
     slots = SlotReader()
@@ -191,7 +191,7 @@ _untouched = count()
 
 
 def fallback_rows() -> str:
-    """The rows that the backend fallbacks fill, as the table of an operator of our own without kernels prints them."""
+    """Return the rows that the backend fallbacks fill, as printed for an operator of our own without kernels."""
     name = f"untouched_{next(_untouched)}"
     library = bindings()._dispatch_library("FRAGMENT", FALLBACK_ROWS, "")
     library.define(f"{name}() -> ()", "")

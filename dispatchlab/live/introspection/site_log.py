@@ -33,7 +33,7 @@ from dispatchlab.registries.ownership import Ownership, build_folder
 
 
 class SiteLog(RegistrationWatch):
-    """Knows who registered, between `open` and `pause`."""
+    """A log of who registered what, between `open` and `pause`."""
 
     def sites(self, operator: str, key: DispatchKey | None, shown: Sequence[str]) -> tuple[CallSite | None, ...]:
         """Return the site of each kernel of an operator at one key; None where it is not known.
@@ -51,12 +51,12 @@ class SiteLog(RegistrationWatch):
 
     @property
     def modules(self) -> frozenset[str]:
-        """The modules, but for those of PyTorch, whose lines made the registrations that are in force."""
+        """The modules with the lines of the registrations in force, without PyTorch's."""
         sites = (each.site for made in self._in_force.values() for each in made)
         return frozenset(site.module for site in sites if not site.by_torch)
 
     def placed(self, operator: RecordedOperator) -> RecordedOperator:
-        """Return an operator whose debug texts name the call sites that are known.
+        """Return an operator whose debug texts name the known call sites.
 
         Args:
             operator: as its dump has it, with paths as PyTorch shows them.
@@ -77,7 +77,7 @@ class SiteLog(RegistrationWatch):
 
 
 def _matching(left: list[LoggedRegistration], text: str) -> CallSite | None:
-    """The site of the newest of the entries that are left, if it can be the one with this debug text; it is taken."""
+    """Take and return the site of the newest entry left that can have this debug text."""
     for at in range(len(left) - 1, -1, -1):
         if left[at].shown == text:
             return left.pop(at).site
@@ -132,7 +132,7 @@ def log_of_imports() -> SiteLog | None:
 
 
 def import_logged(packages: Iterable[str]) -> None:
-    """Import packages of the user, and log who registers meanwhile.
+    """Import packages of the user, and log their registrations.
 
     Raises:
         ImportFailedError: one cannot be imported.
@@ -146,7 +146,7 @@ def import_logged(packages: Iterable[str]) -> None:
 
 @contextmanager
 def registrations_logged() -> Iterator[None]:
-    """Log who registers inside of a `with` block."""
+    """Log the registrations inside a `with` block."""
     if not _of_imports:
         _of_imports.append(SiteLog())
     (log,) = _of_imports
@@ -158,7 +158,7 @@ def registrations_logged() -> Iterator[None]:
 
 
 def running_ownership() -> Ownership:
-    """Return what is PyTorch's own in this process."""
+    """Return PyTorch's own part of this process."""
     folder = os.path.dirname(os.path.dirname(torch_folder()))
     known = bindings()._dispatch_dump("aten::relu")
     installed = dict.fromkeys(os.path.join(path, "") for path in (folder, os.path.realpath(folder)))

@@ -75,7 +75,7 @@ def _words(address: int, count: int) -> ctypes.Array[ctypes.c_uint64]:
 
 
 def fingerprint(functor: int, boxed: int) -> int:
-    """Return what identifies the kernel with this functor and this boxed function."""
+    """Return the identity of the kernel with this functor and this boxed function."""
     return (functor + boxed * _SPREAD) % (1 << 64)
 
 
@@ -97,7 +97,7 @@ class SlotView:
         self.found: Fingerprints = np.empty(count, dtype=np.uint64)
 
     def fingerprints(self) -> Fingerprints:
-        """Return what identifies the kernel in each slot; the array is reused by the next call."""
+        """Return the identity of the kernel in each slot; the next call uses the array again."""
         np.multiply(self.boxed, np.uint64(_SPREAD), self.found)
         np.add(self.found, self.functor, self.found)
         return self.found
@@ -107,7 +107,7 @@ _MARK = np.uint64(0x5A5A5A5A5A5A5A58)
 
 
 def recomputed_by(view: SlotView, action: Callable[[], object]) -> tuple[int, ...]:
-    """The slots that an action writes, whether what they hold changes or not; a refusal of the action counts as one.
+    """Return the slots that an action writes, changed or not; a refused action counts as well.
 
     The boxed function of every slot is overwritten meanwhile, and put back where nobody has written a new one, so
     the action must not call the operator, or take its entry away.
@@ -146,7 +146,7 @@ def entry_address(layout: MemoryLayout, name: str, overload: str = "") -> int | 
 
 
 def entry_addresses(layout: MemoryLayout) -> Iterator[tuple[str, int]]:
-    """Return each operator with the address of its entry, with a schema or without; the newest first."""
+    """Return each operator with the address of its entry, with or without a schema; the newest first."""
     for address, (text, size), (text2, size2) in _entries(layout):
         name, overload = ctypes.string_at(text, size).decode(), ctypes.string_at(text2, size2).decode()
         yield f"{name}.{overload}" if overload else name, address
@@ -167,7 +167,7 @@ def _entries(layout: MemoryLayout) -> Iterator[tuple[int, tuple[int, int], tuple
 
 @cache
 def memory_layout() -> MemoryLayout | None:
-    """Find the table in this process, or None when what is found does not agree with what the bindings show."""
+    """Find the table in this process; None when it does not agree with what the bindings show."""
     if sys.platform != "linux" or sys.maxsize < 2**32 or sys.byteorder != "little":
         return None
     c = bindings()

@@ -65,7 +65,7 @@ class _NotMovedError(Exception):
 
 
 class _Module:
-    """What PyTorch asks of `torch.npu`: one device, whose random numbers are the CPU's."""
+    """The module `torch.npu` as PyTorch expects it: one device, with the random numbers of the CPU."""
 
     def is_available(self) -> bool:
         return True
@@ -200,7 +200,7 @@ class _Device:
         return self._back(found, pairs)
 
     def _copied(self, one: Any) -> Any:
-        """A tensor of the CPU with the same content, whose memory can grow, as some kernels let that of an output."""
+        """Return a CPU tensor with the same content; some kernels let the memory of an output grow."""
         made = torch().empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype, device="cpu")
         return made.copy_(self._moved(one, _CPU_DEVICE)) if one.untyped_storage().nbytes() else made
 

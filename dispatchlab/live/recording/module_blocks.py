@@ -21,7 +21,7 @@ Blocks: TypeAlias = tuple[tuple[Module, ...], tuple[tuple[int, int], ...]]
 
 
 def blocks_of(bodies: Mapping[str, Sequence[int | str]]) -> Blocks:
-    """The modules that register something, and the chains of registrations between them. See Note [Modules as blocks].
+    """Return the modules that register something, and the chains between them. See Note [Modules as blocks].
 
     >>> blocks_of({"a": [0], "b": ["a", 1, 2], "c": [3]})
     ((Module(name='a', registrations=(0,)), Module(name='b', registrations=(1, 2)), Module(name='c', \
@@ -47,7 +47,7 @@ registrations=(3,))), ((0, 1),))
 
 
 def _imported(name: str, body: Sequence[int | str], bodies: Mapping[str, object]) -> list[str]:
-    """Return what has run, or is running, when a body ends: its imports, and the packages around them and around it."""
+    """Return the modules that have run or are running when a body ends: its imports and the packages around them."""
     loaded = [each for item in body if isinstance(item, str) for each in _with_parents(item)]
     return [each for each in dict.fromkeys([*_with_parents(name), *loaded]) if each in bodies and each != name]
 

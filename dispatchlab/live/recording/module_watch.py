@@ -79,11 +79,11 @@ class ModuleWatch:
         self._wrapped.put_back()
 
     def registered(self, what: object) -> None:
-        """Something was registered just now, in the body that is running."""
+        """Note that the running body registered something just now."""
         self._add(what)
 
     def owners(self) -> dict[object, str]:
-        """The module of everything that was registered, by what `registered` was given and by what C++ registered."""
+        """Return the module of each registration, by what `registered` was given and by what C++ registered."""
         return {
             event: name
             for name, body in self._bodies.items()
@@ -149,7 +149,7 @@ class ModuleWatch:
 
     @contextmanager
     def _loading(self, path: object) -> Iterator[None]:
-        """A shared library is loaded; what is new is its own, or was registered by Python before."""
+        """Load a shared library; new registrations are its own, unless Python made them before."""
         if not isinstance(path, str | os.PathLike) or not knows_torch(path):
             yield
             return
@@ -174,7 +174,7 @@ class ModuleWatch:
         self._bodies.setdefault(running[0], []).append(what)
 
     def _running(self) -> Iterator[str]:
-        """Return the module bodies that are running, the innermost first, without those of PyTorch and our own.
+        """Return the running module bodies, the innermost first, without those of PyTorch and our own.
 
         Below what a thread runs lies what the main thread does meanwhile: a body that started it, and mostly waits.
         """
@@ -194,7 +194,7 @@ class ModuleWatch:
 
 
 def native(operator: object, key: object, debug: str) -> Native:
-    """Return what stands for a registration by C++; the key of a def is None."""
+    """Return the stand-in for a registration by C++; the key of a def is None."""
     return str(operator), "" if key is None else str(key), debug
 
 

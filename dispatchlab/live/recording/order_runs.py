@@ -50,7 +50,7 @@ def run_orders(orders: Sequence[Order], limit_s: float, jobs: int) -> tuple[Orde
 
 
 class _Before(NamedTuple):
-    """What there is before any import."""
+    """The state before any import."""
 
     dumps: Mapping[str, str]
     fallbacks: frozenset[RecordedFallback]
@@ -64,7 +64,7 @@ def _before() -> _Before:
 
 
 def _run(order: Order, copy: ProcessCopy, limit_s: float) -> OrderRun:
-    """Return what came of an order.
+    """Return the result of an order.
 
     Raises:
         ImportTimeoutError: an import takes longer.
@@ -86,7 +86,7 @@ def _ended(order: Order, module: str, how: str) -> OrderRun:
 
 
 def _import(order: Order, before: _Before, say: Say) -> None:
-    """Import modules in this very process, and send what is there; runs in the process of an order."""
+    """Import modules in this very process, and send its state; runs in the process of an order."""
     forget_import_listeners()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -124,7 +124,7 @@ def _import(order: Order, before: _Before, say: Say) -> None:
 
 
 def _operators(before: _Before) -> Iterator[tuple[str, str]]:
-    """Return the dump, the table and the stale slots of each operator whose dump is not what it was."""
+    """Return the dump, the table and the stale slots of each operator whose dump changed."""
     after = all_dumps()
     names = [name_of(name) for name, dump in after.items() if before.dumps.get(name) != dump]
     for name, (snapshot, violations) in zip(names, look_at(names), strict=True):

@@ -15,7 +15,7 @@ from dispatchlab.live.recording.record_package import PackageRecord, record_pack
 
 @dataclass(frozen=True, slots=True)
 class PackageFacts:
-    """What one import of packages showed.
+    """The facts from one import of packages.
 
     Args:
         record: what they register.

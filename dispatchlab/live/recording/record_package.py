@@ -57,7 +57,7 @@ from dispatchlab.scenario.write import UnwritableError, scenario_text
 
 @dataclass(frozen=True, slots=True)
 class PackageRecord:
-    """What was recorded.
+    """The record of a package.
 
     Args:
         text: the scenario, as the text of a file.
@@ -95,7 +95,7 @@ class PackageRecord:
     registering: tuple[str, ...] = ()
 
     def idle(self, packages: Sequence[str]) -> tuple[str, ...]:
-        """Return those of the packages none of whose modules registers anything."""
+        """Return the packages that register nothing in any module."""
         return tuple(one for one in packages if not any(f"{name}.".startswith(f"{one}.") for name in self.registering))
 
 
@@ -178,7 +178,7 @@ def record_packages(packages: Sequence[str], witness: Witness | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class _WatchedImports:
-    """What was seen of importing packages.
+    """The registrations seen while packages were imported.
 
     Args:
         torch: the version of PyTorch.
@@ -272,7 +272,7 @@ class _Reader:
 
     @property
     def unreadable(self) -> tuple[str, ...]:
-        """What could not be read, a sentence each."""
+        """The sentences on what could not be read."""
         return tuple(self._found)
 
     def dump(self, name: str, text: str | None) -> RecordedOperator | None:
@@ -392,7 +392,7 @@ def _registered_at(calls: Sequence[WatchedCall]) -> Iterator[tuple[str, Dispatch
 def _added_fallbacks(
     watched: _WatchedImports, by_python: Counter[tuple[str, DispatchKey | None]]
 ) -> Iterator[Fallback]:
-    """The backend fallbacks of C++ without PyTorch's: those that libraries brought, and others that are there now."""
+    """Return the backend fallbacks of C++ without PyTorch's: those of libraries, and others that are there now."""
     ownership, brought = running_ownership(), watched.modules.fallbacks
     others = [one for one in read_fallbacks(fallback_rows()) if one not in brought and not by_python["", one.key]]
     for one in (*brought, *others):
@@ -408,7 +408,7 @@ def _added(
     watched: Counter[tuple[str, DispatchKey | None]],
     reader: _Reader,
 ) -> list[RecordedOperator]:
-    """Defs and kernels that are there now, were not before, and were not watched: those of C++, PyTorch's left out.
+    """Return new defs and kernels that were not watched: those of C++, without PyTorch's.
 
     Python libraries that are older than the watch are left out, too.
     """
@@ -438,7 +438,7 @@ def _added(
 
 
 def _only_new(now: RecordedOperator, new: Sequence[RecordedKernel], *, is_new: bool) -> RecordedOperator:
-    """Return the operator with its new kernels alone, those of one key newest first, and its schema if that is new."""
+    """Return the operator with its new kernels alone, newest first, and its schema if that is new."""
     by_key: dict[DispatchKey, list[RecordedKernel]] = {}
     for kernel in new:
         by_key.setdefault(kernel.key, []).append(kernel)

@@ -54,11 +54,11 @@ class Journal:
         return cls(path)
 
     def restart(self) -> None:
-        """A new sandbox begins: its sequence is empty."""
+        """Begin an empty sequence for a new sandbox."""
         self._count[0] = 0
 
     def write(self, step: int) -> None:
-        """This step is about to be made."""
+        """Note that this step is about to be made."""
         at = self._count[0]
         self._steps[at % _CAPACITY] = step
         self._count[0] = at + 1
@@ -71,7 +71,7 @@ class Journal:
         return steps, count - kept
 
     def close(self) -> None:
-        """Let go of the file, of which nothing is left then."""
+        """Close and remove the file."""
         self._steps.release()
         self._count.release()
         self._map.close()

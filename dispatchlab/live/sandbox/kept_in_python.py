@@ -40,7 +40,7 @@ def _text(function: object, mark: CallMark) -> str:
 
 
 def number_of(function: object) -> int | None:
-    """Return the number of the call that brought a function, in whatever wrappers; else that of its `custom_op`."""
+    """Return the number of the call that brought a function, under its wrappers; else that of its `custom_op`."""
     custom_op = torch()._library.custom_ops.CustomOpDef
     owners: list[Any] = []
     left, seen = deque([function]), set[int]()

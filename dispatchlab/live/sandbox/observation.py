@@ -50,14 +50,14 @@ STALE = "stale slot"
 
 
 class HeldKernel(NamedTuple):
-    """What a stale slot holds: the number of a kernel, None when nobody knows; and its row, None for nothing."""
+    """The content of a stale slot: the number of a kernel, None when it is not known; and its row, None for none."""
 
     number: int | None
     text: str | None
 
 
 class Observation:
-    """What was seen of an operator with one dump and one table. See Note [The observation cache].
+    """The observation of an operator with one dump and one table. See Note [The observation cache].
 
     Args:
         snapshot: what is shown.
@@ -76,7 +76,7 @@ ObservationCache: TypeAlias = dict[tuple[str, str], Observation]
 
 
 class ObservedSet:
-    """What an active set of this sandbox showed of an operator.
+    """The observation of an active set of this sandbox for one operator.
 
     Args:
         dump: the dump as PyTorch printed it.
@@ -140,7 +140,7 @@ class Observer:
         self._remembered: list[OperatorName] = []
 
     def snapshot(self, name: OperatorName, /) -> Snapshot:
-        """What PyTorch shows of the operator now, and what sits in its slots; where Python is read, that as well."""
+        """Return what PyTorch shows of the operator now, and the content of its slots; Python's entries where read."""
         found = self._snapshot(name)
         if not self.reads_python:
             return found
@@ -191,14 +191,14 @@ class Observer:
         return ()
 
     def operator(self, name: OperatorName) -> ObservedOperator:
-        """Return what is remembered of an operator."""
+        """Return the remembered state of an operator."""
         operator = self._operators.get(name)
         if operator is None:
             operator = self._operators[name] = ObservedOperator(name, self._libraries.name_of(name))
         return operator
 
     def schema_of(self, operator: ObservedOperator) -> str | None:
-        """Return its schema, with the user's names; None when it has none."""
+        """Return its schema with the user's names; None when it has none."""
         found = schema_text(operator.raw)
         return None if found is None else self.shown(found)
 

@@ -156,7 +156,7 @@ class LiveSandbox:
         return handle
 
     def snapshot(self, operator: OperatorName, /) -> Snapshot:
-        """Return what PyTorch shows of the operator now, and what sits in its slots."""
+        """Return what PyTorch shows of the operator now, and the content of its slots."""
         return self._observer.snapshot(operator)
 
     def violations(self, operator: OperatorName, /) -> tuple[Violation, ...]:
@@ -218,7 +218,7 @@ class LiveSandbox:
         return prepared
 
     def _name_kernels(self) -> None:
-        """Look at what was registered last, if nobody did, before there are more new objects to distinguish."""
+        """Look at the last registration, unless that was done, before more new objects come."""
         unnamed, self._unnamed = self._unnamed, []
         for operator in unnamed:
             if operator.version != self._observer.version:
@@ -338,7 +338,7 @@ class LocalEngine:
 
     @contextmanager
     def sandbox(self) -> Iterator[LiveSandbox]:
-        """Fresh namespaces; what is still in force is released at the end."""
+        """Return a sandbox with fresh namespaces; registrations still in force are released at the end."""
         sandbox = LiveSandbox(
             *self._shared(),
             indices=self._indices,
@@ -352,7 +352,7 @@ class LocalEngine:
             sandbox.close()
 
     def _shared(self) -> tuple[KernelNames, ObservationCache]:
-        """Return what sandboxes share: everything when the registrations are known beforehand, else nothing."""
+        """Return the state that sandboxes share: all when the registrations are known beforehand, else nothing."""
         builtin = builtin_fallbacks()
         if not self._registrations:
             return KernelNames(builtin), {}

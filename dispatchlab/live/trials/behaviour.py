@@ -25,7 +25,7 @@ from dispatchlab.live.trials.subject import (
 
 
 def signature(subject: Subject) -> None:
-    """Bind the arguments of the schema to what is registered, with the fewest and with all: the watch has done it."""
+    """Bind the arguments of the schema to the kernel, with the fewest and with all: the watch has done it."""
     unfit = subject.events("unfit function")
     for event in sorted(unfit, key=lambda event: event.detail.startswith("fake")):
         function = event.at.function if event.at else "_"
@@ -64,7 +64,7 @@ def schema(subject: Subject) -> None:
 
 
 def _changed(subject: Subject) -> set[str]:
-    """Return the arguments that calls changed, all of which the schema names."""
+    """Return the arguments that calls changed; the schema must name all of them."""
     changed = set[str]()
     for inputs, other in subject.each(transposed):
         result = subject.call(other)

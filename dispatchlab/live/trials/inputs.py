@@ -33,7 +33,7 @@ class Inputs:
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """Return all arguments."""
+        """All arguments."""
         return (*self.positional, *self.named.values())
 
     def map(self, change: Callable[[Any], Any]) -> Inputs:
@@ -110,7 +110,7 @@ def gapped(inputs: Inputs) -> Inputs:
 
 
 def emptied(inputs: Inputs) -> Inputs | None:
-    """Return the inputs without rows: the first tensor, and those of as many rows; None where that has no rows."""
+    """Return the inputs without rows: the first tensor and those with as many rows; None where it has no rows."""
     sizes = [tensor.size(0) for tensor in tensors_of(inputs.values)[:1] if tensor.dim()]
     if not any(sizes):
         return None

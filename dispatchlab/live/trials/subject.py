@@ -47,7 +47,7 @@ def _refuses_on_purpose(error: Exception) -> bool:
 
 @dataclass(slots=True)
 class Subject:
-    """An operator and what is known of it.
+    """An operator and the facts about it.
 
     Args:
         name: its full name.
@@ -79,12 +79,12 @@ class Subject:
 
     @property
     def op(self) -> Any:
-        """Return the overload."""
+        """The overload."""
         return overload(self.name)
 
     @property
     def writes(self) -> frozenset[str]:
-        """Return the arguments that the schema says are written."""
+        """The arguments that the schema says are written."""
         return frozenset(argument.name for argument in self.op._schema.arguments if argument.is_write)
 
     def named(self, inputs: Inputs) -> list[tuple[str, Any]]:
@@ -94,7 +94,7 @@ class Subject:
 
     @property
     def device(self) -> str:
-        """Return a device that has a kernel and is here; empty where there is none."""
+        """A device that has a kernel and is here; empty where there is none."""
         alone = self.has("CUDA") and not self.has("CPU") and not self.has("CompositeExplicitAutograd")
         return "cpu" if not alone or self.has("CompositeImplicitAutograd") else "cuda" * torch.cuda.is_available()
 
@@ -169,7 +169,7 @@ class Subject:
         return refused or isinstance(error, RecursionError) or bool(self.events("wrong result"))
 
     def each(self, *changes: Change, most: int | None = None) -> Iterator[tuple[Inputs, Inputs]]:
-        """Return two copies of each input, the first of which nothing changes.
+        """Return two copies of each input; the first stays unchanged.
 
         Args:
             changes: make others of each input, which are tried where the operator takes them.

@@ -186,7 +186,7 @@ def autocast(subject: Subject) -> None:
 
 
 def functionalize(subject: Subject) -> None:
-    """Compare a call under functionalization with the plain one, in results and in what is written."""
+    """Compare a call under functionalization with the plain one, in results and in writes."""
     import torch
 
     subject.decided()

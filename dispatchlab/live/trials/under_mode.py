@@ -71,7 +71,7 @@ def _described(inputs: Inputs, specs: Sequence[str]) -> Inputs:
 
 @contextmanager
 def _reached(seen: Seen, title: str) -> Iterator[None]:
-    """Note the operators that reach PyTorch below what is on now."""
+    """Note the operators that reach PyTorch below the modes that are on now."""
 
     class Log(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

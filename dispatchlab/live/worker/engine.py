@@ -286,7 +286,7 @@ class RemoteSandbox:
         return RemoteHandle(self, known[0], self._handles)
 
     def snapshot(self, operator: OperatorName, /) -> Snapshot:
-        """Return what PyTorch shows of the operator now, and what sits in its slots."""
+        """Return what PyTorch shows of the operator now, and the content of its slots."""
         found = self._ask("snapshot", operator)
         assert isinstance(found, Snapshot)
         return found

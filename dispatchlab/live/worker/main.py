@@ -96,7 +96,7 @@ class Worker:
         self._handles.pop((number, handle)).release()
 
     def snapshot(self, number: int, operator: OperatorName) -> Snapshot:
-        """Return what PyTorch shows of an operator."""
+        """Return PyTorch's present view of an operator."""
         return self._sandboxes[number][1].snapshot(operator)
 
     def violations(self, number: int, operator: OperatorName) -> tuple[Violation, ...]:

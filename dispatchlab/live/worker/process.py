@@ -43,7 +43,7 @@ _FRAME = re.compile(r'  File "(.+)", line (\d+) in ')
 
 
 def import_limit() -> float:
-    """Return how many seconds a package may take to be imported."""
+    """Return the time limit for the import of a package, in seconds."""
     try:
         return float(os.environ.get(IMPORT_LIMIT, "")) or 300.0
     except ValueError:
@@ -125,11 +125,11 @@ class WorkerProcess:
         self._finalizer()
 
     def kill(self) -> None:
-        """Kill it and what it started, from any thread; whoever waits for its answer gets a `WorkerCrashed`."""
+        """Kill it and its children, from any thread; a waiting caller gets a `WorkerCrashed`."""
         _kill(self._process)
 
     def crash(self) -> DispatchLabError:
-        """Return why the worker died, as `ask` raises it; it has died or is about to."""
+        """Return the cause of the worker's death, as `ask` raises it; it is dead or about to die."""
         if self._crash is None:
             self._crash = self._autopsy()
         return self._crash
@@ -226,7 +226,7 @@ class WorkerProcess:
 
 
 def _where(lines: Sequence[str], package: str | None) -> str:
-    """The line of Python that a process died at, that of a package before others, if it could write that down."""
+    """Return the line of Python at which a process died, a line of a package first; None if it was not written."""
     words = _last_words(lines)
     at = next((at for at, line in enumerate(words) if line.startswith(_DYING_THREAD)), len(words))
     frames = [frame.groups() for line in takewhile(_FRAME.match, words[at + 1 :]) if (frame := _FRAME.match(line))]

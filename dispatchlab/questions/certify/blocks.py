@@ -19,7 +19,7 @@ _MOODS: dict[Certified, b.Mood] = {
 
 
 def certification_view(found: Certification, *, torch: str = "") -> View[Certification]:
-    """Return how certificates are shown.
+    """Return the view of certificates.
 
     Args:
         found: the certificates.
@@ -73,7 +73,7 @@ def _blocks(found: Certification) -> Iterator[b.Block]:
 
 
 def _covered(found: Certification) -> Iterator[b.Line]:
-    """Return what was covered, and what is left out."""
+    """Return the covered operators, and those left out."""
     if found.against:
         same = f"left out, as they are the same in {found.against}: {found.left_out:,}"
         yield b.Line(f"{same}; --operator '*' certifies them, too")
@@ -123,7 +123,7 @@ def _alike(reasons: list[tuple[str, OrderReason]]) -> dict[tuple[b.Inline, ...],
 
 
 def _file(owner: Owner) -> str:
-    """Return where a kernel comes from, without the line and the folders."""
+    """Return the file of a kernel, without the line and the folders."""
     text = owner.debug.removeprefix("registered at ")
     return text.rpartition("/")[2].rpartition(":")[0] or text or "(no debug text)"
 

@@ -15,7 +15,7 @@ from dispatchlab.registries.model import RecordedKernel, RecordedOperator
 
 
 class Certified(WordEnum):
-    """What is known of an operator."""
+    """The knowledge about an operator."""
 
     ORDER_INDEPENDENT = "order-independent"
     ORDER_DEPENDENT = "order-dependent"
@@ -67,7 +67,7 @@ class OrderReason:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What is known of one operator.
+    """The certificate of one operator.
 
     Args:
         operator: its name.
@@ -135,7 +135,7 @@ class Certification:
         return tuple(certificate for certificate in self.certificates if certificate.verdict is verdict)
 
     def because(self, cause: Cause) -> tuple[Certificate, ...]:
-        """Return those in which the order matters for one cause."""
+        """Return the certificates with an order that matters for one cause."""
         return tuple(
             certificate
             for certificate in self.certificates
@@ -152,7 +152,7 @@ class Certification:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Pattern:
-    """What is left of an operator without its names and texts: whether it has a def, and the key of each kernel."""
+    """An operator without its names and texts: whether it has a def, and the key of each kernel."""
 
     defined: bool
     keys: tuple[DispatchKey, ...]
@@ -173,7 +173,7 @@ def pattern_of(operator: RecordedOperator) -> Pattern:
 
 
 def owner_of(kernel: RecordedKernel) -> Owner:
-    """Return whose kernel it is."""
+    """Return the owner of the kernel."""
     return Owner(kernel.key, kernel.debug)
 
 
@@ -186,5 +186,5 @@ def overrides_of(operator: RecordedOperator) -> Iterator[tuple[DispatchKey, Sequ
 
 
 def is_of_custom_op(operator: RecordedOperator, key: DispatchKey, kernels: Sequence[RecordedKernel]) -> bool:
-    """Whether `custom_op` made them: for an operator that writes arguments it registers ADInplaceOrView twice."""
+    """Return whether `custom_op` made them; it registers ADInplaceOrView twice if an argument is written."""
     return key is DispatchKey.ADInplaceOrView and {kernel.debug for kernel in kernels} == {operator.debug}

@@ -173,7 +173,7 @@ def certification_of_own(
 
 
 def _without_known(certification: Certification, difference: Difference) -> Certification:
-    """A certification of operators that differ from a registry, without what is found in that registry already."""
+    """Return a certification of operators that differ from a registry, without the registry's own findings."""
     own = {str(operator.name): operator for operator in difference.operators}
     kept: list[Certificate] = []
     known: list[str] = []
@@ -242,7 +242,7 @@ def _cost_of_operator(operator: RecordedOperator) -> int:
 
 
 class _Proof:
-    """What is known of the patterns.
+    """The proof of the patterns.
 
     Args:
         dispatcher: the dispatcher.
@@ -260,7 +260,7 @@ class _Proof:
             meter.add(_cost(each), explored.sets)
 
     def decided(self, pattern: Pattern) -> tuple[str, tuple[Explored, ...]]:
-        """Why a pattern is not decided, empty when it is; and what leaves its slots stale, once for each such slots."""
+        """Return why a pattern is not decided, empty when it is; and the causes of its stale slots, once each."""
         wanted = self._wanted[pattern]
         if isinstance(wanted, str):
             return wanted, ()

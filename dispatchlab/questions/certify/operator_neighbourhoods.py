@@ -58,7 +58,7 @@ def slots_left_stale(semantics: Semantics, keys: Sequence[DispatchKey]) -> froze
 
 
 def patterns_with_stale_slots(semantics: Semantics, patterns: Iterable[Pattern]) -> frozenset[Pattern]:
-    """Return those of the patterns in which a kernel can change a slot that it does not refresh.
+    """Return the patterns in which a kernel can change a slot that it does not refresh.
 
     In all others, no slot is ever stale.
     """
@@ -140,7 +140,7 @@ class Neighbourhood:
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """What a neighbourhood has shown.
+    """The result of a neighbourhood.
 
     Args:
         sets: active sets.
@@ -195,7 +195,7 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
 def scenario_of(
     semantics: Semantics, neighbourhood: Neighbourhood
 ) -> tuple[Semantics, tuple[Registration, ...], Chains]:
-    """A neighbourhood as a scenario: the dispatcher, a def, kernels and the fallback, the order of each key's kernels.
+    """Return a neighbourhood as a scenario: a def, kernels and the fallback, with the order of each key's kernels.
 
     Args:
         semantics: the dispatcher, with the fallbacks of the registry.
@@ -221,7 +221,7 @@ def _in_keys(sequence: StepSequence, registrations: Sequence[Registration]) -> K
 
 
 def fallback_comes_and_goes(semantics: Semantics, fallback: Fallback) -> bool:
-    """Return whether the proof takes a fallback as one that is registered and released."""
+    """Return whether the proof registers and releases a fallback."""
     return fallback.key is not None and not stays(semantics, fallback.key, fallback.debug)
 
 

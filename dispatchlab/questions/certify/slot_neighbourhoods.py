@@ -75,7 +75,7 @@ def neighbourhoods_of(
 
 
 class _Roles:
-    """What kernels at keys, and fallbacks, do to slots, by the tables of the semantics."""
+    """The effect of kernels and fallbacks on slots, by the tables of the semantics."""
 
     def __init__(self, semantics: Semantics, keys: Iterable[DispatchKey]) -> None:
         plain = replace(semantics, fallbacks=())
@@ -138,7 +138,7 @@ class _Roles:
 
 
 def undeclared(semantics: Semantics, keys: Iterable[DispatchKey]) -> str:
-    """Return what the plain computation looks at besides the groups that it declares, a sentence; empty when nothing.
+    """Return a sentence on what the plain computation uses besides its declared groups; empty when nothing.
 
     Args:
         semantics: whose precedence it is.

@@ -16,7 +16,7 @@ from dispatchlab.views.view import View
 
 
 def check_view(found: CheckReport, *, complete: bool = False) -> View[CheckReport]:
-    """Return how a check is shown.
+    """Return the view of a check.
 
     Args:
         found: the check.
@@ -46,7 +46,7 @@ def _result(found: CheckReport) -> str:
 
 
 def hidden_text(found: CheckReport) -> str:
-    """Return how many findings are not shown; empty when all are."""
+    """Return the number of findings that are not shown; empty when all are."""
     hidden = found.groups[SHOWN:]
     if not hidden:
         return ""

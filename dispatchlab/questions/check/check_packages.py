@@ -174,7 +174,7 @@ def _asked(
 
 
 def _with_fixed_orders(report: CheckReport) -> CheckReport:
-    """Note below the order what lint knows of kernels whose order the package's own imports fix."""
+    """Note below the order what lint knows of kernels whose order is fixed by the package's own imports."""
     fixed = [
         fixed_text([owner(debug) for debug in one.owners], str(one.key), one.operator, report.packages[0])
         for one in report.findings
@@ -216,7 +216,7 @@ _NOTHING = "nothing is registered"
 
 
 def _without_accepted(report: CheckReport, accepted: Collection[Identity], selection: Selection) -> CheckReport:
-    """The report with its answers in order, without the findings that are not selected or that a baseline accepts."""
+    """Return the report in order, without findings that are not selected or that a baseline accepts."""
     answers = sorted(report.answers, key=lambda answer: list(Question).index(answer.question))
     count = len(report.findings)
     answers = [replace(answer, findings=selection.kept(answer.findings)) for answer in answers]

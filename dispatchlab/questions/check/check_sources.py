@@ -56,7 +56,7 @@ def lint_sources(
 
 
 def check_report(reports: Sequence[LintReport], selection: Selection = EVERYTHING) -> CheckReport:
-    """Return what was found in sources as the report of a check."""
+    """Return the findings in sources as the report of a check."""
     answers = []
     for report in reports:
         findings = selection.kept(report.findings)
@@ -78,7 +78,7 @@ def check_report(reports: Sequence[LintReport], selection: Selection = EVERYTHIN
 
 
 def _notes(report: LintReport) -> Iterator[str]:
-    """Return what was left out and why."""
+    """Return notes on what was left out and why."""
     if report.known:
         yield f"not shown: {counted(report.known, 'finding')} of PyTorch itself or of the source that is compared with"
     if report.own:

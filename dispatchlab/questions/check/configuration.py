@@ -31,7 +31,7 @@ class SettingsError(DispatchLabError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a project says about its check.
+    """The settings of a project for its check.
 
     Args:
         packages: the packages that are checked, where none is named.

@@ -82,7 +82,7 @@ def name_of(code: str) -> str:
 
 
 def import_findings(imports: ImportComparison) -> Iterator[Finding]:
-    """Return what depends on the order of imports."""
+    """Return the findings that depend on the order of imports."""
     for one in imports.differences:
         operator = next((word for word in one.what.split() if "::" in word), "")
         owners = tuple(f"registered at {site}" for site in one.sites)
@@ -105,7 +105,7 @@ def _short(text: str) -> str:
 
 
 def upgrade_findings(found: PackageUpgrade, scenario: Scenario, *, to: str) -> Iterator[Finding]:
-    """Return what the newest PyTorch does otherwise; nothing when the package is not affected."""
+    """Return the changes in the newest PyTorch; nothing when the package is not affected."""
     by_text = {describe(one): one for one in scenario.registrations}
     debugs: dict[str, str] = {}
     for one in scenario.registrations:
@@ -165,7 +165,7 @@ def _other(change: OtherKernel, to: str) -> str:
 
 
 def drift_findings(found: RecordCheck) -> Iterator[Finding]:
-    """Return what is registered otherwise than a record says."""
+    """Return the registrations that differ from a record."""
     again = f"dispatchlab record {' '.join(found.packages)} -o {found.file}"
     for change in found.changes:
         owners = (change.debug,) if change.debug else ()

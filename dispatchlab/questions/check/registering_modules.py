@@ -21,7 +21,7 @@ _FOR_OTHERS: Final = ("TYPE_CHECKING", "__name__")
 
 
 def registering_modules(package: str) -> tuple[str, ...]:
-    """Return the modules of a package whose import registers operators, sorted; nothing is imported.
+    """Return the modules of a package that register operators when imported, sorted; nothing is imported.
 
     A module counts when its body calls torch.library, `load_library`, or a function of the package that calls one of
     them. A compiled module counts when it has a TORCH_LIBRARY block. Tests are left out.
@@ -57,7 +57,7 @@ def registering_modules(package: str) -> tuple[str, ...]:
 
 
 def what_to_name(package: str) -> str:
-    """Return what to do about a package whose import registers nothing: the modules to name, where there are some."""
+    """Return the advice for a package that registers nothing: the modules to name, if there are some."""
     found = registering_modules(package)
     if not found:
         return "none of its modules calls torch.library, or has a TORCH_LIBRARY block"
@@ -89,7 +89,7 @@ def _has_block(file: Path, name: str) -> bool:
 
 
 class _Body(NamedTuple):
-    """What a module calls, by full names: when it is imported, and in each of its functions."""
+    """The calls of a module, by full names: those of its import, and those of each function."""
 
     name: str
     calls: frozenset[str] = frozenset()
@@ -101,7 +101,7 @@ def _registers(calls: Collection[str], helpers: Collection[str]) -> bool:
 
 
 def _body(name: str, source: str, mentions: re.Pattern[str], *, is_package: bool) -> _Body:
-    """Return what a module calls; nothing where it cannot be read. Only functions with what is mentioned are read."""
+    """Return the calls of a module; nothing where it cannot be read. Only functions that mention a name are read."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
@@ -131,7 +131,7 @@ def _body(name: str, source: str, mentions: re.Pattern[str], *, is_package: bool
 
 
 def _run(node: ast.AST) -> Iterator[ast.AST]:
-    """Return what runs when a module is imported: no bodies of functions, nothing for type checkers or for a script."""
+    """Return the nodes that run on import: no bodies of functions, nothing for type checkers or for a script."""
     if isinstance(node, ast.If) and any(word in ast.unparse(node.test) for word in _FOR_OTHERS):
         children: list[ast.AST] = [*node.orelse]
     elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -146,7 +146,7 @@ def _run(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _imported_names(run: Iterable[ast.AST], package: str) -> dict[str, str]:
-    """Return what the names that a module imports stand for."""
+    """Return the full names behind the names that a module imports."""
     names: dict[str, str] = {}
     for node in run:
         if isinstance(node, ast.Import):
@@ -161,7 +161,7 @@ def _imported_names(run: Iterable[ast.AST], package: str) -> dict[str, str]:
 
 
 def _dotted(node: ast.expr, names: Mapping[str, str]) -> str:
-    """Return the full name of what is called, such as `torch.library.custom_op`; empty where it has none."""
+    """Return the full name of the called function, such as `torch.library.custom_op`; empty where it has none."""
     if isinstance(node, ast.Attribute):
         before = _dotted(node.value, names)
         return f"{before}.{node.attr}" if before else ""

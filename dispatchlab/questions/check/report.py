@@ -22,7 +22,7 @@ class Question(WordEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of one question.
+    """The answer to one question.
 
     Args:
         question: the question.
@@ -51,7 +51,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What is known of packages, and what is wrong with them.
+    """The report on packages: facts and findings.
 
     Args:
         packages: the packages, as they were named.
@@ -77,7 +77,7 @@ class CheckReport:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found, those of each question together."""
+        """The findings of all questions together."""
         return tuple(finding for answer in self.answers for finding in answer.findings)
 
     @property
@@ -96,7 +96,7 @@ class CheckReport:
 
 
 def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings without what lint says of the order of registrations whose order was found to matter."""
+    """Return the findings without lint's findings on an order that was found to matter."""
     every = tuple(findings)
     depends = [(one.operator, _lines(one)) for one in every if one.code == Question.ORDER]
     return tuple(

@@ -109,12 +109,12 @@ class Selection:
 
     @property
     def codes(self) -> frozenset[str]:
-        """Return the codes that are shown."""
+        """The codes that are shown."""
         return frozenset(known_kinds() if self.select is None else self.select) - self.ignore
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """Return the rules whose findings are shown."""
+        """The rules with shown findings."""
         return tuple(rule for rule in RULES if rule.code in self.codes)
 
     def kept(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -34,7 +34,7 @@ _ABOUT: Final = ("define", "impl", "custom_op")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Answer the request in the second file in the first one: runs, or what is wrong with the inputs."""
+    """Write the answer to the request in the second file to the first: runs, or mistakes in the inputs."""
     answer_file, request_file = map(Path, arguments)
     request: TrialRequest = pickle.loads(request_file.read_bytes())
     os.environ.update(TORCHINDUCTOR_FORCE_DISABLE_CACHES="1", TORCHINDUCTOR_COMPILE_THREADS="1")  # caches go by names
@@ -92,7 +92,7 @@ def _runs(request: TrialRequest) -> Iterator[Run]:
 
 
 def _registration_runs(watch: PackageWatch) -> Iterator[TrialRun]:
-    """Return what is wrong with registrations as such: those that are gone or replaced, or that hide a composite."""
+    """Return the mistakes in registrations as such: gone, replaced, or hiding a composite."""
     registry = InstalledRegistry()
     made: dict[str, Event] = {}
     for event in [each for each in watch.events if each.kind in _ABOUT and each.at is not None]:

@@ -36,7 +36,7 @@ Run: TypeAlias = tuple[TrialRun, Answer | None]
 
 @dataclass(frozen=True, slots=True)
 class TrialRequest:
-    """What is asked.
+    """The request for trials.
 
     Args:
         packages: the modules, imported in this order.
@@ -74,7 +74,7 @@ class TrialProcess:
         self._process, self._file = process, answer_file
 
     def runs(self, limit_s: float) -> list[Run]:
-        """Return what came of the trials.
+        """Return the results of the trials.
 
         Raises:
             TrialsFailedError: the process ended without an answer, or the inputs cannot be read.
@@ -112,7 +112,7 @@ def trial_process(request: TrialRequest) -> Iterator[TrialProcess]:
 
 
 def trials_answer(found: Sequence[Run], packages: Sequence[str], *, whole: bool) -> Answered:
-    """Return what the trials say, with the command that decides what is left open."""
+    """Return the findings of the trials, with the command that decides open ones."""
     runs = [run for run, _ in found]
     operators = {run.operator for run in runs}
     if not operators:

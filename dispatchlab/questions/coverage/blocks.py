@@ -28,7 +28,7 @@ _MOODS: dict[Way, b.Mood] = {
 
 
 def coverage_view(report: CoverageReport, *, torch: str = "") -> View[CoverageReport]:
-    """Return how coverage is shown.
+    """Return the view of coverage.
 
     Args:
         report: what is covered.

@@ -56,7 +56,7 @@ def coverage_report(
 
 
 def _no_answer(recorded: Recorded, key: DispatchKey, name: str) -> str:
-    """Return why nothing follows for a backend whose kernels come with other builds; empty where all is well."""
+    """Return why nothing is known of a backend that needs another build; empty where all is well."""
     backend = backend_named(key)
     if backend is None or not is_in_tree(backend) or has_kernels_for(recorded.torch, recorded.imports, backend):
         return ""
@@ -64,7 +64,7 @@ def _no_answer(recorded: Recorded, key: DispatchKey, name: str) -> str:
 
 
 class Fill:
-    """What calls use at a key of an operator: what its slot held when it was recorded, else what a table would say.
+    """The kernel that calls use at a key: from the recorded slot, else from a computed table.
 
     Args:
         semantics: of the table.

@@ -55,7 +55,7 @@ class NeededKernel:
 
 @dataclass(frozen=True, slots=True)
 class ProgramCoverage:
-    """What programs need of a backend.
+    """The kernels that programs need from a backend.
 
     Args:
         registry: where its kernels are from.
@@ -133,7 +133,7 @@ def program_coverage(
 
 
 def program_coverage_view(found: ProgramCoverage) -> View[ProgramCoverage]:
-    """Return how the kernels that programs need are shown."""
+    """Return the view of the kernels that programs need."""
     return View(found, document=_document, indent=1)
 
 

@@ -53,7 +53,7 @@ class OneOperatorError(DispatchLabError):
 
 
 class RecordOnTorchError(DispatchLabError):
-    """The installed PyTorch was to show what is recorded in a file."""
+    """A recorded registry cannot be shown on the installed PyTorch."""
 
     source: str
 
@@ -61,7 +61,7 @@ class RecordOnTorchError(DispatchLabError):
 
 
 class SequenceWithoutScenarioError(DispatchLabError):
-    """A sequence was given and no scenario whose registrations it could number."""
+    """A sequence needs a scenario, whose registrations it numbers."""
 
     sequence: str
 
@@ -255,7 +255,7 @@ def _inspect_installed(operator: str, asked: InspectOptions) -> Inspection:
 
 
 def _live_packet(name: str, schemas: Sequence[tuple[str, str]], known: Collection[str]) -> Packet:
-    """What PyTorch tries: overloads with their schemas, of which the dispatcher does not know those of TorchScript."""
+    """Return the overloads that PyTorch tries, with schemas; TorchScript's are not in the dispatcher."""
     overloads = [(f"{name}.{overload}" if overload else name, schema) for overload, schema in schemas]
     unknown = "" if overloads else "PyTorch cannot make its list"
     return Packet(name, tuple(PacketOverload(one, text, one not in known) for one, text in overloads), unknown)

@@ -89,7 +89,7 @@ class Inspection(NamedTuple):
     defined: tuple[str, ...] = ()
 
     def python_rows(self, snapshot: Snapshot) -> tuple[PythonRegistration, ...]:
-        """Return what Python had registered for an operator."""
+        """Return Python's registrations for an operator."""
         return () if self.python is None else self.python.of(str(snapshot.operator))
 
     @property
@@ -205,7 +205,7 @@ def _python_layer(beneath: Recorded) -> PythonLayer | None:
 
 
 def _with_packet(found: Inspection, names: Sequence[str], beneath: Recorded | None = None) -> Inspection:
-    """The same with the overloads as a call tries them: those of the registry beneath, then those of the scenario."""
+    """Return the inspection with the overloads as a call tries them: first the registry's, then the scenario's."""
     name = qualified(names[0])
     first: tuple[str, ...] = ()
     if beneath is not None:
@@ -240,7 +240,7 @@ def _over_registry(
 def ground_of(
     scenario: Scenario, beneath: Recorded, names: Sequence[OperatorName], semantics: str
 ) -> tuple[Semantics, tuple[Registration, ...]]:
-    """Return what is registered beneath a scenario that stands on a registry. See Note [A record stands on a registry].
+    """Return the registrations beneath a scenario on a registry. See Note [A record stands on a registry].
 
     A def that the scenario repeats is left out here, so that it is made by the scenario when its step is run.
 
@@ -272,7 +272,7 @@ _MAKE_RULED_KERNELS = frozenset((TorchLibraryFunction.CUSTOM_OP, TorchLibraryFun
 
 
 def _with_rules(found: Inspection, scenario: Scenario) -> Inspection:
-    """The same, where kernels that `custom_op` and `register_autograd` made are known to redispatch by a rule."""
+    """Return the inspection; kernels of `custom_op` and `register_autograd` redispatch by a known rule."""
     made: dict[str, set[str]] = {}
     for one in scenario.registrations:
         if isinstance(one, Block) and one.made_by is not None and one.made_by.function in _MAKE_RULED_KERNELS:
@@ -375,7 +375,7 @@ def view_in(sandbox: Sandbox, snapshot: Snapshot) -> OperatorView:
 
 
 def with_reasons(found: Inspection, model: Callable[[OperatorName], OperatorView | None]) -> Inspection:
-    """Return what PyTorch printed, with the reasons of the lab engine. See Note [Reasons for a live table]."""
+    """Return PyTorch's output with the reasons of the lab engine. See Note [Reasons for a live table]."""
 
     def view(name: OperatorName) -> OperatorView:
         seen, modelled = found.view(name), model(name)

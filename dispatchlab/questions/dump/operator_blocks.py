@@ -98,7 +98,7 @@ def schema_title(schema: str) -> tuple[Inline, ...]:
 
 
 def packet_lines(packet: Packet) -> Iterator[Block]:
-    """Return what a call of the name tries, a schema each."""
+    """Return the overloads that a call of the name tries, one schema a line."""
     count = counted(len(packet.overloads), "overload")
     tries = warn(f": {packet.unknown}") if packet.unknown else "; a call tries them in this order:"
     yield Line((strong(packet.name), f" has {count}", tries))
@@ -115,13 +115,13 @@ def _names(keys: Sequence[str]) -> str:
 
 
 class _Usual:
-    """What need not be said of each kernel: the usual flags, and one inferred schema."""
+    """The usual flags and the one inferred schema, which need not be shown for each kernel."""
 
     def __init__(self, flags: tuple[str, ...], one_type: bool) -> None:  # noqa: FBT001  one of two looks
         self._flags, self._one_type = flags, one_type
 
     def about(self, group: KernelGroup) -> Inline:
-        """Return where a kernel comes from, and what is unusual about it."""
+        """Return the source of a kernel, and what is unusual about it."""
         kernel = group.registered
         unusual = "" if kernel is None or kernel.flags == self._flags else f" [{' '.join(kernel.flags)}]"
         inferred = "" if kernel is None or self._one_type else f" {kernel.inferred or '(no schema)'}"

@@ -32,7 +32,7 @@ def only_rows(table: str, keys: Collection[str]) -> str:
 
 
 def python_text(rows: Sequence[PythonRegistration]) -> str:
-    """Return what each registry of Python holds and when it applies, then a line for each registration."""
+    """Return each Python registry with when it applies, then a line for each registration."""
     lines = []
     for registry, title, some in by_registry(rows):
         lines.append(f"{title}, {registry.applies}")
@@ -44,14 +44,14 @@ def python_text(rows: Sequence[PythonRegistration]) -> str:
 
 
 def by_registry(rows: Sequence[PythonRegistration]) -> Iterator[tuple[PythonRegistry, str, list[PythonRegistration]]]:
-    """Return each registry with its title, which names the import that fills it, and its rows."""
+    """Return each registry with its rows, and with its title, which names the import that fills it."""
     for name, some in groupby(rows, key=lambda one: one.registry):
         registry = REGISTRY_NAMED[name]
         yield registry, f"{registry.title}{f' (import {registry.needs})' if registry.needs else ''}", list(some)
 
 
 def python_marks(one: PythonRegistration) -> Iterator[str]:
-    """Return what is unusual about a registration."""
+    """Return the unusual properties of a registration."""
     if not one.active:
         yield "overridden"
     if one.needs != one.described.needs:

@@ -19,7 +19,7 @@ from dispatchlab.registries.model import Recorded, RecordedOperator, dump_text
 
 
 def bundled_text(name: str, source: str | None, *, layer: str = "all", report: Callable[[str], None]) -> str | None:
-    """What `dump` prints as text of an operator of a bundled registry; None where that takes more than its record.
+    """Return the text of `dump` for an operator of a bundled registry; None where the record does not suffice.
 
     Args:
         name: the operator, with its overload.

@@ -33,7 +33,7 @@ class DumpOptionsError(DispatchLabError):
 
 
 class DumpOptions(NamedTuple):
-    """What was asked; the options of the command say what each is."""
+    """The options of `dump`; the command describes each."""
 
     operator: str | None = None
     source: str | None = None

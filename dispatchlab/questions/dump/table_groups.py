@@ -162,7 +162,7 @@ class _Collected:
 
 
 def _registered_at(provenance: Provenance) -> tuple[str, ...]:
-    """Return the keys at which kernels of a provenance are registered, the one that comes first first."""
+    """Return the keys with kernels of a provenance, in their order."""
     return (CATCH_ALL,) if provenance is Provenance.CATCH_ALL else tuple(map(str, aliases_of(provenance)))
 
 

@@ -88,7 +88,7 @@ ArgumentSpec: TypeAlias = str | Tensor | Generator | Sequence[Tensor | None] | N
 
 
 def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec], *, privateuse1: str = "") -> Described:
-    """Return what the arguments of a call add to its key set.
+    """Return the keys that the arguments of a call add to its key set.
 
     Args:
         schema: the operator's.
@@ -118,7 +118,7 @@ def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec], *,
 
 
 def deciding_arguments(schema: FunctionSchema) -> list[Argument]:
-    """Return the arguments that decide the dispatch, or that of calls which are not boxed."""
+    """Return the arguments that decide the dispatch, or those of calls that are not boxed."""
     dispatched = schema.dispatch_arguments()
     return [
         argument
@@ -169,7 +169,7 @@ def _required_type(type_: Type) -> Type:
 
 
 def _keys_of_text(argument: Argument, text: str | None, privateuse1: str) -> tuple[DispatchKeySet, str]:
-    """Return the keys of an argument by its description, and what is surprising about them."""
+    """Return the keys of a described argument, and notes on surprising ones."""
     keys = EMPTY
     if text is None or text == "list:":
         elements = []
@@ -193,7 +193,7 @@ def _keys_of_text(argument: Argument, text: str | None, privateuse1: str) -> tup
 
 
 def _words(spec: ArgumentSpec) -> str:
-    """Return an argument in words, those of a tensor without what only its keys show."""
+    """Return an argument in words; for a tensor, without what its keys alone show."""
     match spec:
         case str():
             return spec
@@ -314,7 +314,7 @@ _TENSOR_KEYS: Mapping[str, _TensorKey] = MappingProxyType(
 
 
 def _plain_backend(word: str) -> str:
-    """Return the backend whose plain tensors a key stands for; empty for every other word."""
+    """Return the backend whose plain tensors a key means; empty for every other word."""
     key = _TENSOR_KEYS.get(word)
     return key.backend if key is not None and key == _TensorKey(key.backend) else ""
 

@@ -25,7 +25,7 @@ from dispatchlab.views.view import View
 
 
 def explanation_view(explained: ExplainedOperator) -> View[ExplainedOperator]:
-    """Return how an explanation is shown."""
+    """Return the view of an explanation."""
     return View(explained, document=_document, torch=explained.inspection.build)
 
 
@@ -41,7 +41,7 @@ def _document(explained: ExplainedOperator) -> b.Document:
 
 
 def explanation_text(call: CallExplanation, *, no_answer: str = "") -> str:
-    """Return an explanation as plain text; what is no answer says so first."""
+    """Return an explanation as plain text; one without an answer says so first."""
     head = [b.Line(no_answer)] if no_answer else []
     return text_of((*head, b.Line(call.schema), *call_blocks(call)))
 
@@ -74,7 +74,7 @@ def argument_text(argument: ArgumentKeys) -> str:
 
 
 def thread_sets(thread: ThreadKeys) -> Iterator[tuple[str, DispatchKeySet, str]]:
-    """Return the four sets with their titles; what is excluded is excluded for every backend."""
+    """Return the four sets with their titles; an excluded key is excluded for every backend."""
     yield "global include", thread.global_included, set_text(thread.global_included)
     yield "global exclude", thread.global_excluded, functionalities_text(thread.global_excluded)
     yield "local include", thread.local_included, set_text(thread.local_included)
@@ -82,7 +82,7 @@ def thread_sets(thread: ThreadKeys) -> Iterator[tuple[str, DispatchKeySet, str]]
 
 
 def call_blocks(call: CallExplanation) -> Iterator[b.Block]:
-    """Return every fact of an explanation: the keys whose kernels run first, then why."""
+    """Return the facts of an explanation: first the keys with kernels that run, then why."""
     yield b.Line(("runs: ", *_path(call)))
     yield b.Line(call.end, "emphasis" if call.known else "warn")
     arguments = [argument_text(argument) for argument in call.arguments] or ["none that decides the dispatch"]
@@ -98,7 +98,7 @@ def _indented(texts: Iterable[b.Inline]) -> tuple[b.Block, ...]:
 
 
 def _path(call: CallExplanation) -> Iterator[b.Inline]:
-    """Return the keys whose kernels run, in their order."""
+    """Return the keys with kernels that run, in order."""
     for number, hop in enumerate(call.hops):
         yield b.quiet(" -> " if number else "")
         yield b.Span(str(hop.key), _mood(hop), "name")
@@ -148,7 +148,7 @@ _KEYS_SHOWN = 4
 
 
 def explanation_notes(explained: ExplainedOperator) -> Iterator[str]:
-    """Return what a reader should know about the source of an explanation, a line each."""
+    """Return notes on the source of an explanation, a line each."""
     inspection = explained.inspection
     if inspection.bare and explained.explanation.hops[-1].refusal is not None:
         yield f"{inspection.semantics} starts without PyTorch's backend fallbacks: --semantics torch-2.13 has them"

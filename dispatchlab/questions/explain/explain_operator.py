@@ -148,7 +148,7 @@ def _described(inspection: Inspection, arguments: Sequence[ArgumentSpec], given:
 
 
 def unanswered(explanation: CallExplanation, *, source: str, build: str, imports: Sequence[str]) -> str:
-    """Return why what a source shows of a call is no answer: it has no kernels for the backend; empty where it has.
+    """Return why a source cannot answer for a call: it lacks kernels for the backend; empty where it has them.
 
     Args:
         explanation: what it shows.

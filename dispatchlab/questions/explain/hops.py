@@ -48,7 +48,7 @@ class NotCallableError(DispatchLabError):
 def thread_keys(
     include: tuple[DispatchKey, ...] = (), exclude: tuple[DispatchKey, ...] = (), *, inference: bool = False
 ) -> ThreadKeys:
-    """The sets of a thread, in inference mode or not, with guards for keys. An alias key stands for runtime keys."""
+    """Return the sets of a thread, in inference mode or not, with guards for keys; aliases are expanded."""
     included, left_out = DEFAULT_INCLUDED, _expanded(exclude)
     if inference:
         included, left_out = included - DispatchKeySet.of(DispatchKey.ADInplaceOrView), left_out | AUTOGRAD_KEYS
@@ -112,7 +112,7 @@ def _kernels_there(view: OperatorView) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """What each slot holds now, and the keys that calls skip."""
+    """The content of each slot, and the keys that calls skip."""
 
     held: Mapping[DispatchKey, Chosen]
     skipped: frozenset[DispatchKey]
@@ -198,7 +198,7 @@ def _hop(
 
 @dataclass(frozen=True, slots=True)
 class _Caller:
-    """What a call depends on.
+    """The thread and arguments that a call depends on.
 
     Args:
         described: the arguments.
@@ -307,7 +307,7 @@ def _called_without(key: DispatchKey, caller: _Caller, why: str) -> _Anew:
 
 
 def _after_python(key: DispatchKey, below: DispatchKeySet, caller: _Caller) -> _Next | _End:
-    """Return what comes after the builtin fallback of Python, which asks the subclass of an argument."""
+    """Return the hops after the builtin fallback of Python, which asks the subclass of an argument."""
     if not caller.has_tensors():
         return _End("the builtin fallback of Python fails where no argument is a tensor and no mode is active")
     if any(argument.keys.has(key) for argument in caller.described.arguments):
@@ -317,7 +317,7 @@ def _after_python(key: DispatchKey, below: DispatchKeySet, caller: _Caller) -> _
 
 
 def _below(key: DispatchKey, keys: DispatchKeySet) -> DispatchKeySet:
-    """Return what a kernel redispatches with: an autograd kernel goes below all autograd keys."""
+    """Return the keys with which a kernel redispatches: an autograd kernel goes below all autograd keys."""
     return keys & DispatchKeySet.full_after(DispatchKey.AutogradOther if key.functionality in AUTOGRAD else key)
 
 

@@ -37,7 +37,7 @@ from dispatchlab.questions.explain.result import Chosen
 
 
 class Does(Enum):
-    """What a kernel does with the call."""
+    """The action of a kernel in a call."""
 
     UNKNOWN = auto()
     WORKS = auto()
@@ -66,7 +66,7 @@ BUILTIN = "builtin fallback"
 
 @dataclass(frozen=True, slots=True)
 class KernelRule:
-    """What the kernels at a key do that are registered in one place.
+    """The action of the kernels at a key that are registered in one file.
 
     Args:
         where: `BUILTIN`, or a pattern for the text of such kernels in tables; empty for all that are left at the key.
@@ -82,7 +82,7 @@ class KernelRule:
 
 
 def _files(*files: str) -> str:
-    """Return a pattern for what is registered in these files, whose folders are patterns, too."""
+    """Return a pattern for registrations in these files, whose folders are patterns, too."""
     return rf"(?:^|[ /])(?:{'|'.join(files)}):\d+"
 
 
@@ -184,7 +184,7 @@ _UNKNOWN, _REDISPATCHES = KernelRule("", Does.UNKNOWN), KernelRule(BUILTIN, Does
 
 
 def rule_of(key: DispatchKey, kernel: Chosen, by_rule: Container[str] = (), operator: str = "") -> KernelRule:
-    """Return what a kernel does.
+    """Return the rule of a kernel.
 
     Args:
         key: where it is.

@@ -151,7 +151,7 @@ _TENSOR = Tensor(np.ones(2, np.float32))
 
 
 def _value(name: str, spec: ArgumentSpec) -> object:
-    """Return what Python has for an argument."""
+    """Return the Python value of an argument."""
     match spec:
         case str():
             return _value_of_text(name, spec.strip())
@@ -228,7 +228,7 @@ def resolve(packet: Packet, given: Given) -> PacketCall:
 
 
 def describe_call(schema: FunctionSchema, given: Given, *, privateuse1: str = "") -> Described:
-    """Return what the arguments of a call that an overload takes add to its key set.
+    """Return the keys that the arguments add to the key set of a call, if an overload takes them.
 
     Raises:
         ArgumentSpecError: a description cannot be read.

@@ -34,7 +34,7 @@ class ArgumentKeys:
 
 @dataclass(frozen=True, slots=True)
 class ThreadKeys:
-    """What the thread adds to a call and takes away: the sets that every thread starts from, and those of guards."""
+    """The keys that a thread adds and excludes: those of every thread, and those of guards."""
 
     global_included: DispatchKeySet
     global_excluded: DispatchKeySet

@@ -28,7 +28,7 @@ def drawn(widget: Widget, text: Text) -> Text:
 
 
 class Lines(OptionList):
-    """A list of lines, one of which is highlighted; the line stays when the others change."""
+    """A list of lines with one highlighted, which stays when the others change."""
 
     def __init__(self, *, id: str, title: str) -> None:
         super().__init__(id=id, markup=False, compact=True)
@@ -144,7 +144,7 @@ class ExplainPane(Vertical):
 
     @property
     def call(self) -> str:
-        """What was typed."""
+        """The typed call."""
         return self.query_one(Input).value
 
     def show_text(self, text: Text) -> None:

@@ -54,7 +54,7 @@ class SessionError(DispatchLabError):
 
 @dataclass(frozen=True)
 class Seen:
-    """What an operator looks like at one moment.
+    """An operator at one moment.
 
     Args:
         snapshot: its dump and its table.
@@ -74,7 +74,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Moment:
-    """What a sequence leads to.
+    """The result of a sequence.
 
     Args:
         sequence: the steps.
@@ -109,7 +109,7 @@ class Moment:
 
 
 class LabRunner:
-    """The lab engine, whose states are values: nothing is ever run twice.
+    """The lab engine; its states are values, so nothing is run twice.
 
     Args:
         registrations: what the numbers of a sequence mean.
@@ -137,7 +137,7 @@ class LabRunner:
         self._lock = RLock()
 
     def at(self, sequence: StepSequence, /) -> Moment:
-        """Return what a sequence leads to.
+        """Return the result of a sequence.
 
         Raises:
             SequenceError: a step releases what is not registered, registers what is, or follows a failed release.
@@ -365,7 +365,7 @@ class InteractiveSession:
         return ~index if index in self.moment.active else index
 
     def toggle(self, index: int) -> None:
-        """Register what is not registered, release what is.
+        """Register a registration that is not in force, release one that is.
 
         Raises:
             SessionError: there is no such registration, or a failed release ended the sequence.
@@ -466,7 +466,7 @@ class InteractiveSession:
         return Around(here.sequence, active, tuple(neighbours), states, others)
 
     def _states_here(self, here: Moment) -> tuple[int | None, tuple[StepSequence, ...]]:
-        """Return how many states the set of what is active has, and the way to each but this one."""
+        """Return the number of states of the active set, and the way to each but this one."""
         if not self._walked:
             self._sets = self._runner.states_of_sets(self._order)
             self._walked = True

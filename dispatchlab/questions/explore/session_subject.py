@@ -25,7 +25,7 @@ from dispatchlab.scenario.scenario import SEMANTICS, Scenario
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a session is about.
+    """The subject of a session.
 
     Args:
         title: the scenario file or the operator.
@@ -53,7 +53,7 @@ class Subject:
 
     @property
     def operators(self) -> tuple[OperatorName, ...]:
-        """What is observed."""
+        """The observed operators."""
         return self.scenario.operators
 
     def concerning(self, operator: OperatorName) -> tuple[int, ...]:

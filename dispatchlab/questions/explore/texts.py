@@ -51,7 +51,7 @@ def _style(style: str | Style) -> Style:
 
 
 def hanging(text: Text) -> Group:
-    """Return a text of which each line that is too long goes on below its own beginning."""
+    """Return a text whose long lines continue below their own beginning."""
     lines: list[RenderableType] = []
     for line in text.split("\n", allow_blank=True):
         indent = len(line.plain) - len(line.plain.lstrip(" "))
@@ -135,7 +135,7 @@ def sequence_texts(subject: Subject, moment: Moment) -> list[Text]:
 
 
 def table_text(operator: OperatorName, view: OperatorView, changes: Sequence[RowChange], action: str) -> Text:
-    """Return what the last action changed, and the table grouped by kernel with those keys marked."""
+    """Return the changes of the last action, and the table grouped by kernel with the changed keys marked."""
     lines = [_head(operator, view)]
     if action:
         lines += [Text(), *_change_lines(changes, action)]
@@ -231,7 +231,7 @@ def _marked_keys(keys: Sequence[str], changed: Collection[str]) -> Text:
 
 
 def explanation_lines(found: CallExplanation, subject: Subject) -> Text:
-    """Which kernel runs at each hop, then the explanation as `explain --format text` prints it, with short paths.
+    """Return the kernel of each hop, then the explanation as `explain --format text` prints it, with short paths.
 
     Where the registry has no kernels for the backend of the call, that comes first: what it shows is no answer then.
     """
@@ -264,7 +264,7 @@ def dump_text(moment: Moment, operator: OperatorName) -> Text:
 
 
 def around_head(around: Around, subject: Subject) -> Text:
-    """Return where the sequence is in the state graph."""
+    """Return the position of the sequence in the state graph."""
     active = " ".join(map(str, around.active)) or "nothing"
     text = Text.assemble(("here ", QUIET), (f"{{{active}}}", TITLE))
     if around.states is not None and around.states > 1:

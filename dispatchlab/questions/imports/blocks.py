@@ -15,7 +15,7 @@ _MOST = 12
 
 
 def import_orders_view(found: ImportComparison) -> View[ImportComparison]:
-    """Return how a comparison of import orders is shown."""
+    """Return the view of a comparison of import orders."""
     return View(found, lines=_lines)
 
 
@@ -25,7 +25,7 @@ def _(value: ImportComparison) -> dict[str, object]:
 
 
 def _lines(found: ImportComparison) -> Iterator[Block]:
-    """Return what was found, each difference with its lines and its diff, and what was compared."""
+    """Return the differences with their lines and diffs, and what was compared."""
     yield Line(f"{', '.join(found.packages)}: {found.text}")
     for number, one in enumerate(found.differences[:_MOST]):
         yield from [Line(one.cause, label="cause: ", indent=2)] * bool(number)

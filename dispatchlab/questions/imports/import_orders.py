@@ -61,7 +61,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class ImportComparison:
-    """What orders of imports were found to change.
+    """The effect of import orders.
 
     Args:
         packages: the packages, as they were named.
@@ -85,7 +85,7 @@ class ImportComparison:
 
     @property
     def text(self) -> str:
-        """What was found, a clause."""
+        """The findings as a clause."""
         if not self.orders and self.registering < 2:
             return f"not asked: {'one' if self.registering else 'no'} module registers"
         if not self.orders:
@@ -152,7 +152,7 @@ def compare_import_orders(
 
 
 def _fixed_orders(package: str, found: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what the order in which a package imports its own modules decides."""
+    """Return the effects of the order in which a package imports its own modules."""
     texts = []
     for what, dump in found.items():
         sites: dict[str, list[str]] = {}
@@ -172,7 +172,7 @@ def fixed_text(sites: Collection[str], key: str, operator: str, package: str) ->
 
 
 def modules_with_orders(packages: Sequence[str], registering: Collection[str]) -> tuple[str, ...]:
-    """Return the packages, and those of their modules that register and are not below a package that was named."""
+    """Return the packages, and their registering modules that are below no package that was named."""
     tops = {package.partition(".")[0] for package in packages}
     others = (name for name in sorted(registering) if name.partition(".")[0] in tops)
     return (*packages, *(one for one in others if not any(f"{one}.".startswith(f"{each}.") for each in packages)))
@@ -219,12 +219,12 @@ _RANKS = (PROCESS, "import of ", *_ASPECTS, "fallback of ", "variable ", "module
 
 
 def _rank(what: str) -> tuple[int, str]:
-    """Return what says most comes first."""
+    """Return a rank that puts the most important first."""
     return next((at for at, start in enumerate(_RANKS) if what.startswith(start)), len(_ASPECTS) + 2), what
 
 
 def _unlike(one: OrderRun, other: OrderRun) -> set[str]:
-    """Return what is not the same after two runs."""
+    """Return the differences after two runs."""
     names = one.found.keys() | other.found.keys()
     unlike = {name for name in names if one.found.get(name) != other.found.get(name)}
     return unlike & {PROCESS} or unlike

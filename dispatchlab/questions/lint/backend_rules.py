@@ -113,7 +113,7 @@ def _behind_fallback(subject: Subject, _: Iterable[RecordedOperator]) -> Iterato
 
 
 def _autograd_kernels(operator: RecordedOperator, packages: Packages) -> Iterator[tuple[RecordedKernel, DispatchKey]]:
-    """The autograd kernels that packages give an operator for one backend that they bring, each with the backend."""
+    """Return the autograd kernels that packages give an operator for a backend of their own, with the backend."""
     for kernel in operator.kernels:
         backends = keys_of(BACKENDS_OF_AUTOGRAD.get(kernel.key, 0))
         if len(backends) != 1 or backends[0] not in _BROUGHT or not kernel.active or kernel.is_fallthrough:

@@ -35,7 +35,7 @@ def _(value: Identity) -> str:
 
 
 def finding_part(title: str, groups: Sequence[FindingGroup], name: Callable[[str], str]) -> tuple[b.Section, ...]:
-    """Return what was found, a row for each cause.
+    """Return the findings, a row for each cause.
 
     Args:
         title: the title of the part.
@@ -62,7 +62,7 @@ def _head(group: FindingGroup, name: Callable[[str], str]) -> b.Cell:
 
 
 def _details(group: FindingGroup, checkout: Checkout) -> Iterator[b.Inline]:
-    """Return what was found and where, and what fixes it; a file of the checkout by its path from this folder."""
+    """Return the findings with location and fix; a file of the checkout gets a relative path."""
     yield group.first.message
     places = dict.fromkeys(site for debug in group.first.owners for site in list(sites_in(debug))[:1])
     for path, line in list(places)[:OTHERS]:
@@ -79,7 +79,7 @@ def _others(group: FindingGroup, shared: Mapping[tuple[str, int], int]) -> b.Cel
 
 
 def _site(finding: Finding, shared: Mapping[tuple[str, int], int]) -> str:
-    """Return the line to look at: the first of the callers that is not that of other findings, too."""
+    """Return the line to look at: the first caller that no other finding has."""
     sites = _sites(finding)
     site = next((site for site in sites if shared[site] == 1), next(iter(sites), None))
     return "" if site is None else f" ({site[0]}:{site[1]})"
@@ -91,7 +91,7 @@ def _sites(finding: Finding) -> tuple[tuple[str, int], ...]:
 
 
 def summary(report: LintReport) -> str:
-    """Return how many findings there are, in one line."""
+    """Return the number of findings, in one line."""
     by_level = level_counts([finding.level for finding in report.findings])
     what = f"{counted(len(report.findings), 'finding')} in {counted(report.operators, 'operator')}"
     return f"{report.source}: {what}{f' ({by_level})' if by_level else ''}"

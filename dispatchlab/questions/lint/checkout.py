@@ -23,7 +23,7 @@ _MOST_FILES = 200_000
 
 
 class Checkout:
-    """A folder under version control, or what is taken for one.
+    """A folder under version control, or one treated like that.
 
     Args:
         root: the folder that paths are relative to.
@@ -73,7 +73,7 @@ class Checkout:
 
     @cached_property
     def _by_name(self) -> dict[str, list[str]]:
-        """The files of the checkout by their last component; hidden folders and those of builds are left out."""
+        """The files of the checkout by their last component, without hidden and build folders."""
         found: dict[str, list[str]] = {}
         count = 0
         for folder, folders, files in os.walk(self.root):

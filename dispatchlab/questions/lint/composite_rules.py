@@ -125,7 +125,7 @@ def _not_suppressed(subject: Subject, operators: Iterable[RecordedOperator]) -> 
 
 
 def is_given_with_def(subject: Subject, operator: RecordedOperator) -> bool:
-    """Whether its composite kernel has no key of its own, and others have. See Note [Kernels given with a def]."""
+    """Return whether its composite kernel has no key of its own, but others have: Note [Kernels given with a def]."""
     composite = operator.active_at(COMPOSITE)
     if composite is None or operator.is_dangling:
         return False

@@ -83,14 +83,14 @@ def _order(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[
 
 
 def _left_stale(operator: RecordedOperator, now: str) -> Found:
-    """An operator with stale slots that no order of the registrations in force explains: of a released kernel."""
+    """Return an operator with slots that a released kernel left stale, and no order of the others explains."""
     debugs = tuple(kernel.debug for kernel in operator.kernels)
     mend = "register its kernels before the first call, and release none"
     return Found(str(operator.name), None, now, debugs, Level.WARNING, cause="released", mend=mend)
 
 
 def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages, now: str) -> Found:
-    """Return an operator whose slots depend on an order; `now` says what is stale already."""
+    """Return an operator with slots that depend on an order; `now` says which are stale already."""
     kernels = [registration for registration in reason.registrations if registration.key is not None]
     debugs = tuple(kernel.debug for kernel in kernels)
     when = "" if reason.in_force else ", while not everything is imported"

@@ -11,7 +11,7 @@ from dispatchlab.model.registration import Block, Impl, Registration, TorchLibra
 
 @dataclass(frozen=True, slots=True)
 class OperatorCalls:
-    """What is known of the calls that registered one operator.
+    """The known calls that registered one operator.
 
     Args:
         functions: the functions of `torch.library` that were called for it, those on what `custom_op` gave included.

@@ -34,7 +34,7 @@ LEVELS = tuple(Level)
 
 
 def level_counts(levels: Sequence[Level]) -> str:
-    """Return how many there are of each level, the worst first: `1 error, 2 warnings`; empty when there is none."""
+    """Return the number of each level, the worst first: `1 error, 2 warnings`; empty when there is none."""
     return ", ".join(
         counted(count, level, level if level is Level.INFORMATION else "")
         for level in LEVELS
@@ -44,7 +44,7 @@ def level_counts(levels: Sequence[Level]) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Identity:
-    """What stays the same of a finding when lines move.
+    """The part of a finding that stays the same when lines move.
 
     Args:
         code: the code of the rule.
@@ -128,7 +128,7 @@ class FindingGroup:
 
 
 def grouped(findings: Iterable[Finding]) -> tuple[FindingGroup, ...]:
-    """Findings by cause, the most harmful first: by level, and within a level those of most operators."""
+    """Return the findings by cause, the most harmful first: by level, then by the number of operators."""
     groups: dict[tuple[str, Level, str, str], list[Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.code, finding.level, finding.namespace, finding.cause), []).append(finding)
@@ -137,13 +137,13 @@ def grouped(findings: Iterable[Finding]) -> tuple[FindingGroup, ...]:
 
 
 def cause_counts(findings: Iterable[Finding]) -> str:
-    """Return how many causes there are of each level, as they are shown; empty when there is none."""
+    """Return the number of causes of each level, as they are shown; empty when there is none."""
     return level_counts([group.level for group in grouped(findings)])
 
 
 @dataclass(frozen=True, slots=True)
 class LintReport:
-    """What was found in one source.
+    """The findings in one source.
 
     Args:
         source: what was looked at, as it was named.
@@ -186,7 +186,7 @@ OrderOf: TypeAlias = Callable[[Sequence[RecordedOperator]], Mapping[str, tuple[O
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What rules look at.
+    """The subject of rules.
 
     Args:
         recorded: the registry.
@@ -211,7 +211,7 @@ class Subject:
         return self.calls.get(str(operator.name), NOTHING_KNOWN)
 
     def slot(self, operator: RecordedOperator, key: DispatchKey) -> Filled:
-        """Return what a slot of an operator holds."""
+        """Return the content of a slot of an operator."""
         return self.fill(operator, key)
 
 
@@ -221,7 +221,7 @@ Check: TypeAlias = "Callable[[Subject, Iterable[RecordedOperator]], Iterator[Fou
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A finding without its code; without a level it has that of its rule."""
+    """A finding without its code; without a level it has its rule's level."""
 
     operator: str
     key: DispatchKey | None
@@ -234,7 +234,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What findings of one code are about.
+    """The kind of findings with one code.
 
     Args:
         code: the code; never used again for something else.

@@ -61,7 +61,7 @@ def lint(
     without_own: bool = False,
     must_differ: bool = False,
 ) -> LintReport:
-    """Return what is wrong with a registry.
+    """Return the mistakes in a registry.
 
     Args:
         subject: the registry.
@@ -223,7 +223,7 @@ def _moments(
     report: Callable[[str], None] | None,
     found: RegistryMoments | None,
 ) -> tuple[Recorded | None, Recorded, Recorded | None, Mapping[str, OperatorCalls]]:
-    """Return what was there before, what is there, what should be there, and the calls that registered it.
+    """Return the former, present and expected state, and the calls that registered it.
 
     Of a live process these are before the imports, after garbage was collected, and after the imports.
     """
@@ -247,7 +247,7 @@ def _subject(recorded: Recorded, earlier: Recorded | None, calls: Mapping[str, O
 
 
 class _Order:
-    """Certifies the operators of which the order can matter under PyTorch's refreshes; the others need no look.
+    """A certifier of the operators whose order can matter under PyTorch's refreshes; the others need no look.
 
     They are those of the PyTorch that was recorded, or of the newest for a scenario that names none.
     """

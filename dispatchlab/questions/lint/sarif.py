@@ -42,7 +42,7 @@ def sarif(
     imports: Sequence[str] = (),
     rules: Sequence[Kind] = RULES,
 ) -> str:
-    """Return one run for each source, with every rule and where each finding comes from.
+    """Return one run for each source, with every rule and each finding's origin.
 
     Args:
         reports: what was found, by source.
@@ -153,7 +153,7 @@ def _artifact(path: str) -> dict[str, object]:
 
 
 def _otherwise(report: LintReport, checkout: Checkout, imports: Sequence[str]) -> dict[str, object] | None:
-    """Return where a finding is placed that names no file. See Note [Locations of findings]."""
+    """Return the place of a finding that names no file. See Note [Locations of findings]."""
     packages = [f"{'/'.join(parts)}{end}" for name in imports for parts in (name.split("."),) for end in _MODULE]
     for path in (report.source, *imports, *packages, *_PROJECT):
         found = checkout.find(path)

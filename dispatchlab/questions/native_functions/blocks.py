@@ -15,7 +15,7 @@ from dispatchlab.views.view import View
 
 
 def registrations_view(report: RegistrationReport) -> View[RegistrationReport]:
-    """Return how registrations are shown."""
+    """Return the view of registrations."""
     return View(report, lines=_registration_lines)
 
 

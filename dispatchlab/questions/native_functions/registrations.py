@@ -17,7 +17,7 @@ from dispatchlab.model.names import OperatorName, find_names
 
 @dataclass(frozen=True, slots=True)
 class RegistrationReport:
-    """What is generated for the functions of a file.
+    """The generated registrations for the functions of a file.
 
     Args:
         file: the file of native functions.
@@ -35,7 +35,7 @@ class RegistrationReport:
 
 
 def registration_report(native_functions: str, *, only: Sequence[str] = ()) -> RegistrationReport:
-    """Read a file of native functions, and find out what is generated.
+    """Read a file of native functions, and find out which code is generated.
 
     Args:
         native_functions: the file.
@@ -87,7 +87,7 @@ def _named(natives: NativeFunctions, only: Sequence[str], *, source: str) -> fro
 
 
 def _within(left: Iterable[LeftOut], names: frozenset[OperatorName]) -> Iterator[LeftOut]:
-    """Return what is left out of some functions."""
+    """Return the parts of some functions that are left out."""
     for without in left:
         functions = tuple(name for name in without.functions if name in names)
         if functions:

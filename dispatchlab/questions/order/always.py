@@ -27,7 +27,7 @@ class TooManyStatesError(DispatchLabError):
 
 @dataclass(frozen=True, slots=True)
 class StateCheck:
-    """What came of a predicate.
+    """The result of a predicate.
 
     >>> from dispatchlab import Claim, explore
     >>> explore([Claim("a")], always=lambda operators: True)

@@ -32,14 +32,14 @@ _PROGRAM = "A program that shows it wherever PyTorch is installed; --save FILE.p
 
 
 def report_view(report: Report, *, details: bool = False) -> View[object]:
-    """Return how the report on one scenario is shown; with details of what was explored."""
+    """Return the view of the report on one scenario, with details of the exploration."""
     return explored_view(Explored(report), details=details)
 
 
 def explored_view(
     one: Explored, *, program: str = "", torch: str = "", details: bool = False, is_last: bool = True
 ) -> View[object]:
-    """Return how a scenario is shown.
+    """Return the view of a scenario.
 
     Args:
         one: what was found, with what is shown beside it.
@@ -63,7 +63,7 @@ def explored_view(
 
 
 def failure_text(report: Report) -> str:
-    """Return what a failing test shows: the verdict with its cause in the first line, and at most 15 lines."""
+    """Return the text of a failing test: the verdict with its cause in the first line, and at most 15 lines."""
     head, *lines = report_view(report).text().splitlines()
     cause = report.reason.cause if report.reason is not None else report.verdict_text
     others = (line for line in lines if line and not line.startswith("cause: "))
@@ -141,7 +141,7 @@ def _row(href: str, report: Report) -> b.Row:
 
 
 def _blocks(one: Explored, *, details: bool = True) -> Iterator[b.Block]:
-    """One scenario: the verdict, why, both orders and what differs; then the operators, and what was explored."""
+    """Return one scenario: verdict, reason, both orders, differences; then the operators and the exploration."""
     report, found = one.report, one.report.exploration
     expected = b.good("as expected") if report.as_expected else b.bad(f"NOT as expected: {report.expected}")
     yield b.Verdict(report.verdict_text, VERDICT_MOODS[found.verdict], (", ", expected))

@@ -64,7 +64,7 @@ class OneSequenceError(DispatchLabError):
 
 
 class KeptNameError(DispatchLabError):
-    """A counterexample was to be kept in a file whose name does not say as what."""
+    """The name of the file for a counterexample does not say in which format to write it."""
 
     path: str
 
@@ -72,7 +72,7 @@ class KeptNameError(DispatchLabError):
 
 
 def model_of(engine: Engine) -> LabEngine | None:
-    """The lab engine that behaves as this one should; None for an engine that nobody has a model of, or is one."""
+    """Return the lab engine that models this one; None for an engine without a model, and for the lab itself."""
     if isinstance(engine, LabEngine) or engine.semantics not in MODELLED:
         return None
     return LabEngine(engine.semantics)
@@ -141,7 +141,7 @@ def program_of(scenario: Scenario, report: Report) -> str | None:
 
 
 def _slots_in(counterexample: Counterexample) -> tuple[str, ...]:
-    """Return the first keys whose slots differ, by the diff."""
+    """Return the first keys with slots that differ, by the diff."""
     slots = counterexample.diff.partition(f", {TABLES[1]}\n")[2]
     return tuple(dict.fromkeys(re.findall(r"^[+](\w+): ", slots, re.MULTILINE)))[:2]
 

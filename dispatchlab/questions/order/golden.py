@@ -54,7 +54,7 @@ def _all_in_force(engine: Engine, scenario: Scenario) -> list[Snapshot]:
 
 
 def golden_text(report: Report, operators: Iterable[Snapshot], *, keys: Collection[str] = ()) -> str:
-    """Return what a golden file holds: the findings, and the operators with all that can be registered in force.
+    """Return the text of a golden file: the findings, and the operators with all possible registrations in force.
 
     Args:
         report: the run; nothing that differs from one run to the next is taken from it.
@@ -73,7 +73,7 @@ def golden_text(report: Report, operators: Iterable[Snapshot], *, keys: Collecti
 
 
 def _findings(found: Exploration, report: Report) -> Iterator[Block]:
-    """Return what was found: the verdict, the counts, and what is refused, or else both orders with the reason."""
+    """Return the findings: verdict and counts; then the refused ones, or both orders with the reason."""
     yield Line(f"verdict: {report.verdict_text}")
     yield from (Line(f"{title}: {number}") for title, number in counts(found))
     if found.counterexample is None or found.conflicts:

@@ -39,7 +39,7 @@ class NoStatesError(DispatchLabError):
 
 
 def check_files(files: Sequence[str], options: RunOptions, *, snapshots: bool) -> None:
-    """Refuse, before anything runs, files that cannot be written, and what is about one scenario where there are more.
+    """Refuse, before anything runs, unwritable files, and options for one scenario where there are more.
 
     Raises:
         DispatchLabError: see above.
@@ -83,7 +83,7 @@ class Outcomes:
     _failed: list[str] = field(default_factory=list)
 
     def take(self, outcome: Outcome | DispatchLabError) -> View[object] | None:
-        """Return how an outcome is shown; None for a scenario that cannot be run, which is reported."""
+        """Return the view of an outcome; None for a scenario that cannot be run, which is reported."""
         if isinstance(outcome, DispatchLabError):
             self._failed.append(str(outcome))
             self._fail(str(outcome), outcome.exit_code)

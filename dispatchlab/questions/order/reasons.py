@@ -45,7 +45,7 @@ class Reason:
 
 
 def reason_of(scenario: Scenario, found: Exploration, *, as_expected: bool) -> Reason | None:
-    """Return the reason of a verdict; None for one that is as expected and has no counterexample."""
+    """Return the reason of a verdict; None for an expected one without a counterexample."""
     if found.counterexample is not None:
         return _Pair(scenario, found.counterexample).reason()
     if as_expected:
@@ -68,7 +68,7 @@ def reason_of(scenario: Scenario, found: Exploration, *, as_expected: bool) -> R
 
 
 def conflict_text(conflict: Conflict, found: Exploration, registrations: Sequence[Registration]) -> str:
-    """Return who excludes whom, and what the engine says to it; one that is refused alone may come after others."""
+    """Return the registrations that exclude each other, and the engine's message; one refused alone may come later."""
     names = [_name(registrations[member]) for member in conflict.members]
     if len(names) == 1:
         is_done = found.verdict in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND)
@@ -211,7 +211,7 @@ class _Pair:
         return None if found is None else {name: value or "" for name, value in found.groupdict().items()}
 
     def _differences(self) -> list[str]:
-        """Return what the engine knows of the difference but for stale slots; else the first row of each side."""
+        """Return the engine's reasons for the difference, without stale slots; else the first row of each side."""
         known = [line for line in self.example.why if _NOT_REFRESHED not in line]
         if known or self._stale() is not None:
             return known
@@ -227,7 +227,7 @@ class _Pair:
         return [f"{title} has {went} after one order and {came} after the other"] if rows else []
 
     def _parts(self) -> tuple[int, ...]:
-        """The registrations that stand in another order in the second sequence; those with kernels if there are two."""
+        """Return the registrations in another order in the second sequence; those with kernels if there are two."""
         first, second = (
             list(dict.fromkeys(max(step, ~step) for step in sequence))
             for sequence in (self.example.expected_sequence, self.example.actual_sequence)
@@ -261,7 +261,7 @@ class _Pair:
 
 
 def _name(registration: Registration) -> str:
-    """Return what a registration is, with where it comes from: `impl test::foo CPU (fast.py:12)`."""
+    """Return a registration with its origin: `impl test::foo CPU (fast.py:12)`."""
     if isinstance(registration, Def):
         debug = shown_text(registration)
         return f"def {registration.operator}{f' ({owner(debug)})' * bool(debug)}"
@@ -275,7 +275,7 @@ def _is_definition(registration: Registration) -> bool:
 
 
 def _stale_call(stale: dict[str, str]) -> str:
-    """Return what calls run at a stale slot, and what the table says."""
+    """Return the kernel that calls run at a stale slot, and the one in the table."""
     held, wanted = (owner(stale[side]) for side in ("held", "wanted"))
     keys = keys_text(stale["key"], int(stale["count"] or 1))
     return f"calls of {stale['operator']} at {keys} run {held} where the table says {wanted}"

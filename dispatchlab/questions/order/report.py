@@ -74,7 +74,7 @@ class Report:
 
     @property
     def _packages_text(self) -> str:
-        """What is found of the packages of a record, as `imports` says it; empty for another scenario."""
+        """The findings on the packages of a record; empty for another scenario."""
         found = self.exploration
         if not self.is_record or found.modules is None:
             return ""
@@ -87,7 +87,7 @@ class Report:
 
     @property
     def standing(self) -> tuple[str, ...]:
-        """What the verdict holds for: the model, and what ran where that is less than all orders."""
+        """The scope of the verdict: the model, and what ran where that is less than all orders."""
         where = "your PyTorch" if self.engine == "torch" else "model"
         parts = [f"{where}: {self.semantics}{', an idealised dispatcher' * (self.semantics == 'strict')}"]
         if self.torch_model:

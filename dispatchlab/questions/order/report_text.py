@@ -17,7 +17,7 @@ def step_text(step: Step, registrations: Sequence[str]) -> str:
 
 
 def counts(found: Exploration) -> Iterator[tuple[str, str]]:
-    """Return how much was done, as titled numbers."""
+    """Return the amount of work as titled numbers."""
     yield "sets", f"{found.sets:,}"
     yield "states", f"{found.states:,}"
     yield "edges", f"{found.edges:,}"
@@ -39,7 +39,7 @@ def reductions_text(found: Exploration) -> str:
 
 
 def line_of(report: Report) -> str:
-    """Return one run in a line, for those that are as expected among many."""
+    """Return one run in a line, for a list of many expected ones."""
     refused = f" ({len(report.refusals):,} refused)" if report.refusals else ""
     return f"{report.scenario}: {report.headline}{refused}"
 

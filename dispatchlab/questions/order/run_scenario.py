@@ -31,7 +31,7 @@ LIVE_TIMEOUT_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions(WalkOptions):
-    """How to run a scenario; each field, those of the walk among them, is an option of `permute`."""
+    """The options of a run; each field, those of the walk among them, is an option of `permute`."""
 
     engine: EngineName | None = None
     semantics: str | None = None
@@ -110,7 +110,7 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one scenario.
+    """The outcome of one scenario.
 
     Args:
         report: the findings.
@@ -216,7 +216,7 @@ _LATE: Final = "interrupted after the exploration"
 
 
 class _Subject(NamedTuple):
-    """What is run: a scenario, on the engine of a name."""
+    """The subject of a run: a scenario, on the engine of a name."""
 
     scenario: Scenario
     engine: EngineName
@@ -226,7 +226,7 @@ class _Subject(NamedTuple):
         return self.engine == "torch"
 
     def has_default_semantics(self, options: RunOptions) -> bool:
-        """Return whether nobody said whose dispatcher it is about, so that it is the idealised one."""
+        """Return whether no dispatcher was named, so that the idealised one is used."""
         return not self.is_live and options.semantics is None and self.scenario.semantics is None
 
 
@@ -262,7 +262,7 @@ def _as_engine_takes_it(subject: _Subject, options: RunOptions) -> tuple[Scenari
 
 
 def _subject_notes(subject: _Subject, engine: Engine) -> tuple[str, ...]:
-    """Return what a reader should know of the file: that it is about other semantics."""
+    """Return notes on the file, such as that it is about other semantics."""
     scenario = subject.scenario
     if subject.is_live and scenario.semantics not in (None, engine.semantics):
         about = scenario.file or "the scenario"
@@ -288,7 +288,7 @@ def _with_counterexample(outcome: Outcome, subject: _Subject, run: Scenario, opt
 
 
 def _torch_model(found: Exploration, scenario: Scenario, options: RunOptions) -> str:
-    """What the newest model of PyTorch says of a small scenario, a clause; empty where it agrees or time is up."""
+    """Return a clause on the newest PyTorch model's result for a small scenario; empty where it agrees or is late."""
     if found.edges > _FEW_EDGES or options.walk != "auto" or found.verdict is Verdict.INCOMPLETE:
         return ""
     model = bundled_profiles()[-1]
@@ -308,7 +308,7 @@ def _found(
     progress: Callable[[Progress], None] | None,
     cancelled: Callable[[], bool] | None,
 ) -> tuple[Exploration, bool]:
-    """Return what was found until the end, a bound or Ctrl-C; and whether it was Ctrl-C."""
+    """Return the findings until the end, a bound or Ctrl-C; and whether it was Ctrl-C."""
     found: Exploration | None = None
     if isinstance(engine, Starts):
         engine.start()

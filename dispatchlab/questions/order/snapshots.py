@@ -37,7 +37,7 @@ class TooManySnapshotsError(DispatchLabError):
 
 
 class NoStatesError(DispatchLabError):
-    """The states between are those of an engine whose state cannot be read."""
+    """The states between cannot be shown: the engine's state cannot be read."""
 
     engine: str
 
@@ -59,7 +59,7 @@ def _(value: Way) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is observed with a set of registrations in force; several where it depends on the order.
+    """The observations with a set of registrations in force; several where they depend on the order.
 
     Args:
         number: its number.
@@ -127,7 +127,7 @@ def snapshots_of_file(path: str, *, semantics: str | None, allow_import: bool = 
 
 
 class _Moments:
-    """Snapshots while they are collected: one for each set and what is seen there."""
+    """The snapshots while they are collected: one for each set and observation."""
 
     def __init__(self) -> None:
         self.looks: list[tuple[int, Look]] = []
@@ -195,7 +195,7 @@ def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
 
 
 def _orders(found: ReachableStates, count: int, steps: Mapping[tuple[int, Step], int]) -> list[int]:
-    """Return how many orders of registration lead to each state."""
+    """Return the number of registration orders that lead to each state."""
     orders = [0] * len(found.states)
     orders[0] = 1
     for node in sorted(range(len(orders)), key=lambda node: found.masks[node].bit_count()):
@@ -218,7 +218,7 @@ class Row(NamedTuple):
 
 
 def rows_between(before: Look | None, after: Look, keys: Collection[str]) -> list[Row]:
-    """Return what is seen after a step, with what it changed.
+    """Return the observations after a step, with its changes.
 
     Args:
         before: what was seen before it; None to mark nothing.

@@ -72,7 +72,7 @@ def with_known_classes(registrations: Sequence[Registration]) -> tuple[tuple[Reg
 
 
 def class_note(classes: Sequence[str]) -> str:
-    """Return what a report says about stand-ins for classes."""
+    """Return the note of a report on stand-ins for classes."""
     return (
         f"classes of PyTorch stand in schemas for {', '.join(classes)}, which this PyTorch does not have without the "
         "package"
@@ -113,7 +113,7 @@ def with_stand_ins(registrations: Sequence[Registration]) -> tuple[tuple[Registr
 
 
 def stand_in_note(count: int) -> str:
-    """Return what a report says about stand-ins."""
+    """Return the note of a report on stand-ins."""
     kernels = "kernel" if count == 1 else "kernels"
     return (
         f"{count:,} C++ {kernels} had boxed stand-ins at the same keys: PyTorch did not compare the signatures and "
@@ -126,7 +126,7 @@ def _needs_stand_in(kernel: Kernel) -> bool:
 
 
 def _mismatched(registrations: Sequence[Registration]) -> set[OperatorName]:
-    """Return the operators of which a comparison of C++ kernels fails in some order."""
+    """Return the operators with C++ kernels that do not match in some order."""
     schemas: dict[OperatorName, list[FunctionSchema]] = {}
     kernels: dict[OperatorName, list[Kernel]] = {}
     for name, one in _members(registrations):

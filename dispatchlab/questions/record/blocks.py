@@ -14,7 +14,7 @@ from dispatchlab.views.view import View
 
 
 def check_view(found: RecordCheck) -> View[RecordCheck]:
-    """Return how the check of a record is shown."""
+    """Return the view of a record's check."""
     return View(found, lines=_lines)
 
 
@@ -34,7 +34,7 @@ def _(value: RecordCheck) -> object:
 
 
 def _lines(found: RecordCheck) -> Iterator[Line]:
-    """Return one line when nothing differs; else what differs, operator by operator, and how to accept it."""
+    """Return one line when nothing differs; else the differences by operator, and how to accept them."""
     packages = " and ".join(found.packages)
     verb = "registers" if len(found.packages) == 1 else "register"
     if found.is_same:

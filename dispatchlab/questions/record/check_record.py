@@ -46,7 +46,7 @@ class NoPackagesError(DispatchLabError):
 
 
 class ChangeKind(WordEnum):
-    """What happened to a registration."""
+    """The change of a registration."""
 
     CAME = "came"
     WENT = "went"
@@ -76,7 +76,7 @@ class RecordChange:
 
 @dataclass(frozen=True, slots=True)
 class RecordCheck:
-    """What packages register now, beside a record of them.
+    """The present registrations of packages, beside a record of them.
 
     Args:
         file: the record.
@@ -156,7 +156,7 @@ def compare_with_record(file: str, before: Scenario, found: PackageRecord, packa
 
 
 def compare_records(before: Scenario, after: Scenario, *, foreign: Collection[str] = ()) -> tuple[RecordChange, ...]:
-    """Return what differs between two records, by operator; the order of what has different names does not count.
+    """Return the differences between two records, by operator; the order of different names does not count.
 
     Args:
         before: the first record.

@@ -41,7 +41,7 @@ class MixedSubjectError(DispatchLabError):
 
 
 class CheckSubject(NamedTuple):
-    """What is checked.
+    """The subject of a check.
 
     Args:
         packages: the modules.
@@ -61,7 +61,7 @@ class CheckSubject(NamedTuple):
 
 
 def check_subject(packages: Sequence[str], *, report: Callable[[str], None]) -> CheckSubject:
-    """Return what the checkout around this folder says about its packages, whose modules can be imported from then on.
+    """Return the packages of the checkout around this folder; their modules can be imported from then on.
 
     Args:
         packages: the modules, paths to them, or scenarios and registries. When there are none: the modules of the
@@ -104,7 +104,7 @@ def check_subject(packages: Sequence[str], *, report: Callable[[str], None]) -> 
 
 
 def _records_of_pytest(root: Path) -> tuple[str, ...]:
-    """Return the records that pytest compares with what is registered."""
+    """Return the records that pytest compares with the registrations."""
     try:
         values = pytest_options(root)
     except PytestConfigError:  # it is pytest that says what is wrong with it

@@ -136,6 +136,6 @@ def _distribution(root: Path) -> str:
 
 
 def _names_of(distribution: str) -> list[str]:
-    """Return how the module of a distribution may be called: `a-b` is `a_b`, or `b` in the namespace `a`."""
+    """Return the possible module names of a distribution: `a_b` for `a-b`, or `b` in the namespace `a`."""
     plain = re.sub(r"[-.]+", "_", distribution)
     return list(dict.fromkeys([plain, plain.lower(), re.sub(r"[-_]+", ".", distribution)]))

@@ -124,7 +124,7 @@ def _with(defect: KnownDefect, error: str) -> KnownDefect:
 
 
 def defects_view(version: str, found: Sequence[KnownDefect]) -> View[object]:
-    """Return how the defects that PyTorch has are shown, then those that could not be looked for."""
+    """Return the view of PyTorch's defects, then of those that could not be looked for."""
     return View(_value(version, found), lines=lambda _: _lines(version, found))
 
 
@@ -143,6 +143,6 @@ def _lines(version: str, found: Sequence[KnownDefect]) -> Iterator[Line]:
 
 
 def program_view(defect: KnownDefect) -> View[object]:
-    """Return how the program of a defect is shown, which says what it is about."""
+    """Return the view of the program of a defect, which says what it is about."""
     text = f"# {defect.what}\n# {defect.page}\n{defect.program}"
     return View(_value("", (defect,)), lines=lambda _: (Code(text),))

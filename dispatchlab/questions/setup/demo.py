@@ -37,7 +37,7 @@ class Called(NamedTuple):
 
 
 class Demo(NamedTuple):
-    """What the example shows.
+    """The content of the example.
 
     Args:
         text: the scenario, as the text of a file.

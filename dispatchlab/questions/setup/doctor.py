@@ -182,7 +182,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def doctor_view(found: Diagnosis) -> View[Diagnosis]:
-    """Return how a diagnosis is shown: what works in the first line, each feature with its reason, and the versions."""
+    """Return the view of a diagnosis: the result in the first line, each feature with its reason, and the versions."""
     return View(found, lines=_blocks)
 
 

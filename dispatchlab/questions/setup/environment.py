@@ -26,7 +26,7 @@ class Fact:
 
 
 def facts() -> tuple[Fact, ...]:
-    """Return everything that can be found out without PyTorch."""
+    """Return the facts that are known without PyTorch."""
     from dispatchlab._version import __version__
     from dispatchlab.registries.file import bundled_names
 

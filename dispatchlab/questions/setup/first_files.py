@@ -92,7 +92,7 @@ class Plan:
     to_add: tuple[str, tuple[str, ...]] = ("", ())
 
     def write(self) -> None:
-        """Write what is planned.
+        """Write the planned files.
 
         Raises:
             WriteError: a file could not be written; those before it were.

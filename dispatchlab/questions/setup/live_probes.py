@@ -37,7 +37,7 @@ class ProbeFailed(DispatchLabError):
 
 
 def keys() -> str:
-    """Return the dispatch keys are known: what is read, written and predicted names them."""
+    """Check that the dispatch keys are known: recordings, tables and predictions name them."""
     from dispatchlab.live.bridge.running_keys import running_keys
     from dispatchlab.live.introspection.queries import limits_of, unknown_keys
 
@@ -47,7 +47,7 @@ def keys() -> str:
 
 
 def registry() -> str:
-    """Every operator can be read: what `dump`, `check`, `diff`, `coverage`, `permute` and `explain` do with `live`."""
+    """Check that every operator can be read: `dump`, `check`, `diff`, `coverage`, `permute`, `explain` need it."""
     from dispatchlab.errors import ParseError
     from dispatchlab.live.introspection.registry_reader import record_registry
     from dispatchlab.model.printed_schema import parse_printed

@@ -59,7 +59,7 @@ def engine_for(
     in_file: str | None,
     imports: Sequence[str] = (),
 ) -> Iterator[Engine]:
-    """The engine that a command asks for.
+    """Return the engine that a command asks for.
 
     Args:
         name: `lab` or `torch`.

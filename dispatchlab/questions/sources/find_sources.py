@@ -151,7 +151,7 @@ def report_renamed(privateuse1: str, report: Callable[[str], None] | None) -> No
 
 
 def foundations_in(scenario: Scenario, beneath: Recorded) -> frozenset[int]:
-    """The registrations of a scenario that the registry beneath has already: defs of its operators, as it has them."""
+    """Return the registrations of a scenario that the registry beneath has already: its defs, as it has them."""
     from dispatchlab.model.registration import Def
 
     def is_there(registration: object) -> bool:
@@ -275,7 +275,7 @@ class UnknownTagError(DispatchLabError):
 
 
 def with_tags(operators: Iterable[RecordedOperator], tags: Sequence[str]) -> tuple[RecordedOperator, ...]:
-    """Return those of the operators that have every one of these tags of PyTorch, such as `core`.
+    """Return the operators that have every one of these tags of PyTorch, such as `core`.
 
     Raises:
         UnknownTagError: none of them has one of the tags.
@@ -289,7 +289,7 @@ def with_tags(operators: Iterable[RecordedOperator], tags: Sequence[str]) -> tup
 
 
 class Difference(NamedTuple):
-    """What a recording has that the registry that it came from has not.
+    """The part of a recording that its base registry lacks.
 
     Args:
         operators: the operators that are new or not the same, by name; source locations do not count.
@@ -307,7 +307,7 @@ class Difference(NamedTuple):
 
 
 def own_operators(recorded: Recorded, source: str) -> Difference:
-    """Return the operators of a recording that are not those of the bundled registry of its PyTorch.
+    """Return the operators of a recording that are not in the bundled registry of its PyTorch.
 
     For a record of packages it is the registry that the record stands on. Everything is its own where there is no such
     registry, in a bundled registry itself, and where a backend fallback differs, which concerns every operator. Left
@@ -339,7 +339,7 @@ def own_operators(recorded: Recorded, source: str) -> Difference:
 
 
 def _shape(operator: RecordedOperator | None) -> object:
-    """Return what the order of its registrations can depend on."""
+    """Return the facts that the order of its registrations can depend on."""
     if operator is None:
         return None
     kernels = tuple((kernel.key, kernel.inferred, kernel.flags, kernel.active) for kernel in operator.kernels)

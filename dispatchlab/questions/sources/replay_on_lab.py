@@ -35,7 +35,7 @@ class Bench(NamedTuple):
 
 
 def for_registry(semantics: str | Semantics, *, torch: str = "") -> Semantics:
-    """These semantics as a registry wants them: without fallbacks of their own, and with every key that has a slot.
+    """Return these semantics for a registry: without fallbacks of their own, and with every key that has a slot.
 
     What was recorded was registered from C++, which can name keys that no text can.
 
@@ -88,7 +88,7 @@ def bench(
 
 
 def registry_on(dispatcher: Dispatcher, origin: str, *, imports: Sequence[str] = ()) -> Registry:
-    """Return what a dispatcher has in force, as a record.
+    """Return the registrations of a dispatcher as a record.
 
     Args:
         dispatcher: any whose dumps are those of PyTorch 2.13, so not one of `pr35061`.

@@ -19,7 +19,7 @@ from dispatchlab.views.view import View
 
 
 def trace_view(trace: Trace, *, sets: bool = False) -> View[Trace]:
-    """Return how a trace is shown: a line for each call as PyTorch's own trace has it, with the keys of each argument.
+    """Return the view of a trace: a line for each call as in PyTorch's own trace, with the keys of each argument.
 
     Args:
         trace: what was recorded.
@@ -63,7 +63,7 @@ def _guard_text(guard: TracedGuard) -> str:
 
 
 def _detail_texts(call: TracedCall) -> Iterator[str]:
-    """Return where the set of a call comes from, and what ran."""
+    """Return the origin of a call's key set, and what ran."""
     if "redispatch" in call.kind:
         yield f"handed over: {set_text(call.keys)}"
     else:
@@ -103,7 +103,7 @@ def _(value: TracedCall) -> dict[str, object]:
 
 
 def summary_view(summary: TraceSummary) -> View[TraceSummary]:
-    """How a summary is shown: a line for each kernel, and how much ran through what is not the operator's own."""
+    """Return the view of a summary: a line for each kernel, and what did not run through the operator's own."""
     return View(summary, lines=_summary)
 
 

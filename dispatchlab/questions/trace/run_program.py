@@ -147,7 +147,7 @@ def _exit_code(asked: SystemExit, report: Callable[[str], None]) -> int:
 
 
 def error_text(error: BaseException) -> str:
-    """Return what Python would print of an error that was not caught, without the frames of this package."""
+    """Return Python's text for an uncaught error, without the frames of this package."""
     shown = TracebackException.from_exception(error)
     _shorten(shown)
     return "".join(shown.format() if shown.stack else shown.format_exception_only())

@@ -12,7 +12,7 @@ from dispatchlab.model.dump_format import Provenance
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What was recorded.
+    """A record of calls.
 
     Args:
         threads: what each thread did.
@@ -26,7 +26,7 @@ class Trace:
 def only(
     threads: Sequence[TracedThread], *, operators: Collection[str] = (), keys: Collection[str] = ()
 ) -> tuple[TracedThread, ...]:
-    """Return the calls that are asked for; what is inside of another call takes the place of that.
+    """Return the calls that are asked for; the calls inside another call take its place.
 
     Args:
         threads: a trace.
@@ -81,7 +81,7 @@ class KernelUse:
 
 @dataclass(frozen=True, slots=True)
 class TraceSummary:
-    """What ran in a trace.
+    """The kernels that ran in a trace.
 
     Args:
         calls: how many calls there were.
@@ -101,7 +101,7 @@ class TraceSummary:
 
 
 def summary(trace: Trace) -> TraceSummary:
-    """Return which kernels ran in a trace, and how often."""
+    """Return the kernels that ran in a trace, with counts."""
     used: dict[tuple[str, str, str, Provenance | None, str], list[int]] = {}
     calls = redispatches = 0
     operators: set[str] = set()

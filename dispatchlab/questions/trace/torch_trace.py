@@ -33,7 +33,7 @@ UNREADABLE: Final = "the slots of this PyTorch cannot be read, so each kernel is
 
 
 class TorchTrace:
-    """What PyTorch's operators do inside of a `with` block, in the thread of the block.
+    """The work of PyTorch's operators inside a `with` block, in the thread of the block.
 
     It is read after the block. One trace can be on at a time.
 
@@ -62,7 +62,7 @@ class TorchTrace:
 
     @property
     def threads(self) -> tuple[TracedThread, ...]:
-        """What the thread did; nothing before the block is over."""
+        """The events of the thread; none before the block is over."""
         return self._threads if self._is_over else ()
 
     @property
@@ -72,7 +72,7 @@ class TorchTrace:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the trace does not show, a sentence each."""
+        """The gaps of the trace, a sentence each."""
         notes = []
         if any(one.snapshot.slots is None for one in self._operators.values()):
             notes.append(UNREADABLE)
@@ -127,7 +127,7 @@ class _Operator:
         self._chains: dict[object, tuple[DispatchKeySet, ...]] = {}
 
     def kernel(self, keys: DispatchKeySet) -> tuple[TracedKernel | None, str]:
-        """Return the kernel that a hop with this set runs, and what is to be said of it."""
+        """Return the kernel of a hop with this set, and a note on it."""
         key = RUNTIME_KEYS[keys.slot()]
         held, computed = self._held.get(key), self._computed.get(key)
         note = "" if held == computed else f"a stale slot: the table says {_text(computed)}"

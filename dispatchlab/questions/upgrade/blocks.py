@@ -39,7 +39,7 @@ _CAUSES = {
 
 
 def upgrade_view(report: UpgradeReport, *, everything: bool = False) -> View[UpgradeReport]:
-    """Return how an upgrade is shown.
+    """Return the view of an upgrade.
 
     Args:
         report: what was found.
@@ -87,7 +87,7 @@ def _registry(found: Upgrade) -> Iterator[b.Block]:
 
 
 def _summary(found: Upgrade) -> Iterator[tuple[str, list[str]]]:
-    """Return what differs, a row for each kind."""
+    """Return the differences, a row for each kind."""
     for title, side in (("removed", found.removed), ("added", found.added)):
         overloads = sum(one.is_overload for one in side)
         among = [f"{overloads:,} are overloads of operators that both have"] * bool(overloads)
@@ -193,7 +193,7 @@ def _changes(changes: Iterable[OperatorChange]) -> tuple[b.Section, ...]:
 
 
 def _change(change: OperatorChange) -> Iterator[b.Inline]:
-    """Return what changes in one operator besides its schema."""
+    """Return the changes of one operator besides its schema."""
     if change.alias is not None:
         yield f"alias kind: {change.alias[0]} -> {change.alias[1]}"
     if change.composite is not None:
@@ -251,7 +251,7 @@ def _python(found: PythonDiff) -> Iterator[b.Block]:
 
 
 def _functions(change: PythonChange) -> Iterator[str]:
-    """Return what is in force, before and after, with its line."""
+    """Return the function in force, before and after, with its line."""
     for side, one in (("before", change.before), ("after", change.after)):
         if one is not None:
             yield f"{side}: {one.function} at {one.site or '(no line known)'}"
@@ -306,7 +306,7 @@ def _calls(title: str, changes: Sequence[OtherKernel]) -> tuple[b.Section, ...]:
 
 
 def _held_text(held: Held) -> str:
-    """Return what runs in a slot, and whose it is."""
+    """Return the kernel that runs in a slot, and its owner."""
     whose = "the package's " if held.is_packages else "PyTorch's " if held.debug else ""
     find = _find_text(held.find).removeprefix("its ").removeprefix("the ")
     return f"{whose}{find}{f' ({held.debug})' if held.debug else ''}"
@@ -324,7 +324,7 @@ _FINDS = {
 
 
 def _find_text(find: Find) -> str:
-    """Return what a call finds: `its own kernel`, `CompositeImplicitAutograd`, `nothing`."""
+    """Return the kernel that a call finds: `its own kernel`, `CompositeImplicitAutograd`, `nothing`."""
     return _FINDS.get(find.way, str(find.source))
 
 

@@ -51,7 +51,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeReport:
-    """What the second registry means for users of the first.
+    """The effect of the second registry on users of the first.
 
     Args:
         before: the first registry.
@@ -89,7 +89,7 @@ def upgrade_sources(
     layer: Layer = "cxx",
     report: Callable[[str], None] | None = None,
 ) -> UpgradeReport:
-    """Return what the second source means for users of the first.
+    """Return the effect of the second source on users of the first.
 
     Args:
         before: the first source: `live`, the name of a bundled registry, a file, or a scenario.
@@ -160,7 +160,7 @@ def upgrade_sources(
 def _of_python(
     before: tuple[str, Recorded], after: tuple[str, Recorded], layer: Layer, asked: Sequence[str]
 ) -> tuple[PythonDiff, frozenset[str] | None]:
-    """Return what Python registers, compared, and the operators to compare in C++; None for all of them."""
+    """Return Python's registrations, compared, and the operators to compare in C++; None for all of them."""
     from dispatchlab.questions.upgrade.python_changes import python_side_of, python_upgrade
 
     first, second = (python_side_of(source, recorded) for source, recorded in (before, after))
@@ -182,7 +182,7 @@ def compare_registries(
     operators: Collection[str] | None = None,
     reduced: Reduced | None = None,
 ) -> Upgrade:
-    """Return what it means that one registry follows another.
+    """Return the effect of an upgrade from one registry to another.
 
     Args:
         before: the first.

@@ -28,7 +28,7 @@ from dispatchlab.registries.side_by_side import kernels_by_key, side_by_side
 
 
 class Composite(WordEnum):
-    """Whether an operator is made of others."""
+    """The kind of composition of an operator."""
 
     IMPLICIT = "implicit"  # its parts are differentiated: CompositeImplicitAutograd
     EXPLICIT = "explicit"  # it is differentiated as a whole: CompositeExplicitAutograd, ...NonFunctional
@@ -54,7 +54,7 @@ class Cause(WordEnum):
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """What a call finds in a slot.
+    """The kernel that a call finds in a slot.
 
     Args:
         way: how it comes there.
@@ -141,7 +141,7 @@ class OneSided:
 
 @dataclass(frozen=True, slots=True)
 class OperatorChange:
-    """What differs in an operator that both registries have.
+    """The differences of an operator that both registries have.
 
     Args:
         operator: its name.
@@ -177,7 +177,7 @@ class OperatorChange:
 
     @property
     def own_slots(self) -> tuple[SlotChange, ...]:
-        """The slots that differ by the kernels of the operator, not by what is the same for all operators."""
+        """The slots that differ by the operator's kernels, not by what is the same for all operators."""
         return tuple(change for change in self.slots if change.cause is Cause.KERNELS)
 
 
@@ -200,7 +200,7 @@ class FallbackChange:
 
 @dataclass(frozen=True, slots=True)
 class SharedChange:
-    """What holds for many operators at once: something that is not the operator's own.
+    """A change of many operators at once, which is not the operators' own.
 
     Args:
         keys: the slots.
@@ -219,7 +219,7 @@ class SharedChange:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """What it means that one registry follows another.
+    """The effect of an upgrade from one registry to another.
 
     Args:
         removed: operators of the first alone, by name.
@@ -264,7 +264,7 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What two registries are compared by.
+    """The terms in which two registries are compared.
 
     Args:
         slots: the slots in which an operator differs.
@@ -297,7 +297,7 @@ def upgrade(
     compared: int | None = None,
     left_out: Sequence[str] = (),
 ) -> Upgrade:
-    """Return what it means that the operators and fallbacks of one registry are followed by those of another.
+    """Return the effect when the operators and fallbacks of one registry follow those of another.
 
     Args:
         before: the operators of the first registry, by name.
@@ -333,7 +333,7 @@ def upgrade(
 def _tags_of_one(
     before: Mapping[str, RecordedOperator], after: Mapping[str, RecordedOperator]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """The tags that only the second registry has, and those that only the first has; none when one has none at all."""
+    """Return the tags of the second registry alone, and those of the first alone; none when one has none at all."""
     old, new = (Counter(tag for one in side.values() for tag in one.tags) for side in (before, after))
     if not old or not new:
         return {}, {}
@@ -360,7 +360,7 @@ def _one_sided(operator: RecordedOperator, bases: Collection[str], terms: Terms)
 
 
 class _Finder:
-    """Finds what differs in one operator after another, and counts what is not an operator's own."""
+    """A finder of differences in one operator after another, which counts those that are not the operator's own."""
 
     def __init__(self, terms: Terms, shared_tags: frozenset[str]) -> None:
         self._terms, self._shared_tags = terms, shared_tags
@@ -368,7 +368,7 @@ class _Finder:
         self.builds: Counter[str] = Counter()
 
     def change(self, name: str, old: RecordedOperator, new: RecordedOperator) -> OperatorChange:
-        """Return what differs in one operator."""
+        """Return the differences of one operator."""
         if old == new:
             return OperatorChange(name, slots=self._slots(old, new))
         schema = None if old.schema == new.schema else schema_change(old.schema, new.schema)
@@ -508,7 +508,7 @@ def _shared_changes(changes: Iterable[OperatorChange]) -> Iterator[SharedChange]
 
 
 def schema_change(before: str | None, after: str | None) -> SchemaChange:
-    """Return how a schema differs from another, and whether that breaks callers."""
+    """Return the difference of two schemas, and whether it breaks callers."""
     if before is None or after is None:
         lost = "it has no def any more" if after is None else None
         return SchemaChange(before, after, lost)
@@ -520,7 +520,7 @@ def schema_change(before: str | None, after: str | None) -> SchemaChange:
 
 
 def _phrases(old: FunctionSchema, new: FunctionSchema) -> Iterator[str]:
-    """Return what differs between two schemas, argument by argument."""
+    """Return the differences of two schemas, argument by argument."""
     olds, news = ({argument.name: argument for argument in side.arguments} for side in (old, new))
     came, gone = ([name for name in side if name not in other] for side, other in ((news, olds), (olds, news)))
     places = [[argument.name for argument in side.arguments] for side in (old, new)]

@@ -38,7 +38,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What runs in a slot.
+    """The kernel that runs in a slot.
 
     Args:
         find: how it comes there.
@@ -70,7 +70,7 @@ class OtherKernel:
 
 @dataclass(frozen=True, slots=True)
 class PackageUpgrade:
-    """What an upgrade means for a package.
+    """The effect of an upgrade on a package.
 
     Args:
         source: the file of its registrations.
@@ -94,7 +94,7 @@ class PackageUpgrade:
 
     @property
     def newly_refused(self) -> tuple[Refused, ...]:
-        """What the second dispatcher refuses and the first does not."""
+        """The registrations that only the second dispatcher refuses."""
         return tuple(each for each in self.refused if each.before is None)
 
     @property
@@ -191,7 +191,7 @@ class _Replayed:
         )
 
     def held(self, name: str) -> dict[DispatchKey, Held]:
-        """Return what runs in each slot of an operator; nothing for one that is not there."""
+        """Return the kernel that runs in each slot of an operator; nothing for a missing one."""
         operator = self._registry.operator(name)
         if operator is None:
             return {}

@@ -37,7 +37,7 @@ class PythonChange:
 
     @property
     def kind(self) -> str:
-        """Return `removed`, `added` or `changed`."""
+        """`removed`, `added` or `changed`."""
         return "added" if self.before is None else "removed" if self.after is None else "changed"
 
 
@@ -57,7 +57,7 @@ class PythonDiff:
 
 
 def python_side_of(source: str, recorded: Recorded) -> PythonLayer:
-    """Return what Python had registered in a source.
+    """Return Python's registrations in a source.
 
     Raises:
         NoPythonRecordError: the source has no record of it.

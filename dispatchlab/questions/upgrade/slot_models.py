@@ -75,7 +75,7 @@ MISSING = Find(Way.MISSING)
 
 
 class Slots:
-    """What slots hold in one registry.
+    """The slots of one registry.
 
     Args:
         semantics: its dispatcher.
@@ -87,7 +87,7 @@ class Slots:
         self.fallbacks = _fallback_slots(fallbacks)
 
     def all(self, present: int) -> Mapping[int, Find]:
-        """Return what each slot holds, by its number, when there are kernels at these keys."""
+        """Return the content of each slot, by its number, when there are kernels at these keys."""
         return _by_slot(plain_shape(self.plain, present, *self.fallbacks))
 
 
@@ -147,7 +147,7 @@ def kernel_bits(operator: RecordedOperator) -> int:
 
 
 def _fallback_slots(fallbacks: Sequence[RecordedFallback]) -> tuple[int, int]:
-    """Return the slots with a fallback, and those whose fallback falls through."""
+    """Return the slots with a fallback, and those with one that falls through."""
     return (
         slots_of(fallback.key for fallback in fallbacks if fallback.key in SLOT_OF_KEY),
         slots_of(fallback.key for fallback in fallbacks if fallback.fallthrough and fallback.key in SLOT_OF_KEY),

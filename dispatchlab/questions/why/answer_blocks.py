@@ -12,7 +12,7 @@ from dispatchlab.views.view import View
 
 
 def why_view(answer: Answer) -> View[Answer]:
-    """Return how an answer is shown."""
+    """Return the view of an answer."""
     return View(answer, lines=answer_lines)
 
 

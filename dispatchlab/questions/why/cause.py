@@ -57,7 +57,7 @@ class Cause:
     dispatcher: bool = True
 
     def explain(self, failure: Failure) -> Explanation | None:
-        """Return what to say of a failure, or None where it is another one."""
+        """Return the explanation of a failure, or None where it is another one."""
         words = Words(failure)
         seen = self.look(words) if words.match(self.pattern) else None
         if seen is None:
@@ -67,12 +67,12 @@ class Cause:
 
     @property
     def file(self) -> Traversable:
-        """Return the file of its page."""
+        """The file of its page."""
         return files("dispatchlab.questions.why") / "pages" / f"{self.code}.md"
 
     @property
     def page(self) -> str:
-        """Return the page: what it is, a program that fails, the same with the fix, and what would be wrong."""
+        """The page: what it is, a program that fails, the same with the fix, and what would be wrong."""
         body = self.file.read_text(encoding="utf-8")
         wrong = f"\n## Wrong\n\n{self.wrong[:1].upper()}{self.wrong[1:]}.\n" if self.wrong else ""
         return f"# {self.code}: {self.title}\n\n{body}{wrong}"
@@ -90,7 +90,7 @@ def looks_for(code: str) -> Callable[[Look], Look]:
 
 
 def saw(**words: object) -> Mapping[str, object]:
-    """Return what a function saw: `case` chooses the rows of that case, and rows name the others as fields."""
+    """Return the facts from a function: `case` chooses its rows, and rows name the others as fields."""
     return words
 
 
@@ -121,14 +121,14 @@ def _cause(
     dispatcher: bool = True,
     **shared: Any,
 ) -> Cause:
-    """Make a cause of its entry; texts that stand at the cause itself are those of its rows that have none."""
+    """Return a cause from its entry; rows without texts of their own get the texts of the cause."""
     rows = tuple(Row.of({**shared, **fields}, patterns) for fields in row)
     look = _LOOKS.get(code, lambda words: {})
     return Cause(code, title, wrong, rows, expressions(pattern, patterns), look, dispatcher)
 
 
 def explanations(failure: Failure) -> Iterator[tuple[Cause, Explanation]]:
-    """Return each cause that recognises a failure, with what it says; most need the first alone."""
+    """Return each cause that recognises a failure, with its explanation; most callers need the first alone."""
     for cause in causes():
         explanation = cause.explain(failure)
         if explanation is not None:

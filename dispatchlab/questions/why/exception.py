@@ -23,7 +23,7 @@ from dispatchlab.questions.why.diagnose import Answer, diagnose
 def why_exception(
     error: BaseException, watch: ProgramWatch, *, source: str = "", later: Iterable[Event] = ()
 ) -> Answer:
-    """Return why an exception was raised.
+    """Return the reason of an exception.
 
     Args:
         error: the exception, with its traceback.

@@ -28,7 +28,7 @@ _LEAVING: Final = {
 
 
 class Words(dict[str, Any]):
-    """What is known of a failure by name: groups of expressions, what a function saw, and the facts below.
+    """The facts of a failure by name: groups of expressions, results of functions, and the facts below.
 
     The fields of `Failure` and of `OperatorFacts`, for the operator, are facts, too.
     """
@@ -57,13 +57,13 @@ class Words(dict[str, Any]):
 
     @property
     def operator(self) -> OperatorFacts:
-        """Return what the registry holds of the operator; a name alone where it holds nothing."""
+        """The registry's entry of the operator; a name alone where it has none."""
         name = self["op"]
         return (self.failure.registry.operator(name) if "::" in name else None) or OperatorFacts(name)
 
     @property
     def op(self) -> str:
-        """Return the operator: of the groups `ns` and `local` or `name`, of the event, or of the first group."""
+        """The operator: of the groups `ns` and `local` or `name`, of the event, or of the first group."""
         name = self.get("name") or self.get("subject") or next(filter(None, self.groups[1:]), "")
         if "local" in self:
             name = f"{self['ns']}::{self['local'].removesuffix('.default')}"
@@ -71,71 +71,71 @@ class Words(dict[str, Any]):
 
     @property
     def base(self) -> str:
-        """Return the operator without its namespace."""
+        """The operator without its namespace."""
         return str(self["op"]).partition("::")[2]
 
     @property
     def dotted(self) -> str:
-        """Return the operator as it stands behind `torch.ops.`."""
+        """The operator as it stands behind `torch.ops.`."""
         return str(self["op"]).replace("::", ".")
 
     @property
     def key(self) -> str:
-        """Return the key of the group `backend`; PyTorch prints the name that a package gave the backend."""
+        """The key of the group `backend`; PyTorch prints the name that a package gave the backend."""
         key, device = self["backend"], self.failure.device
         return f"{key.removesuffix(device)}PrivateUse1" if device and key.endswith(device) else str(key)
 
     @property
     def layout(self) -> str:
-        """Return the layout that the key is for; empty for a dense one."""
+        """The layout that the key is for; empty for a dense one."""
         return next((name for name in _LEAVING if self["key"].startswith(name)), "")
 
     @property
     def leaving(self) -> str:
-        """Return the call that leaves the layout."""
+        """The call that leaves the layout."""
         return _LEAVING.get(self.layout, "")
 
     @property
     def shown_key(self) -> str:
-        """Return the key, with the name that a package gave it."""
+        """The key, with the name that a package gave it."""
         key, device = self["key"], self.failure.device
         return f"{key} ({device})" if key == "PrivateUse1" and device else key
 
     @property
     def device_type(self) -> str:
-        """Return the name of the key's device."""
+        """The name of the key's device."""
         key = self["key"]
         return self.failure.device or "privateuseone" if key == "PrivateUse1" else key.lower()
 
     @property
     def backend_name(self) -> str:
-        """Return the name of the backend that lacks a part."""
+        """The name of the backend that lacks a part."""
         return self.get("part") or self.get("module") or self.failure.device or "privateuseone"
 
     @property
     def registered_op(self) -> str:
-        """Return ` of NS::NAME` for the operator that the user's line registers."""
+        """` of NS::NAME` for the operator that the user's line registers."""
         texts = [self.failure.call, self.line, *(frame.text for frame in self.failure.frames[::-1])]
         found = next((hit for text in texts if (hit := re.search(r"""["'](\w+::[\w.]+)["']""", text))), None)
         return f" of {found[1]}" if found is not None else ""
 
     @property
     def composite_at(self) -> str:
-        """Return ` at FILE:LINE` of the operator's CompositeImplicitAutograd kernel."""
+        """` at FILE:LINE` of the operator's CompositeImplicitAutograd kernel."""
         events = self.failure.registrations(self["op"])
         at = next((e.at for e in events if e.detail == "CompositeImplicitAutograd" and e.at), None)
         return f" at {at}" if at else ""
 
     @property
     def function_at(self) -> str:
-        """Return ` at FILE:LINE` of the latest function that the program registered for the operator."""
+        """` at FILE:LINE` of the latest function that the program registered for the operator."""
         events = self.failure.of("function")
         at = next((event.at for event in reversed(events) if event.subject == self["op"] and event.at), None)
         return f" at {at}" if at else ""
 
     @property
     def given_schema(self) -> str:
-        """Return how a schema has what a kernel gave."""
+        """A schema with the types that a kernel gave."""
         given, counted = self["given"], re.match(r"(\d+) values", self["given"])
         if counted is not None:
             return f"({', '.join(['Tensor'] * int(counted[1]))})"
@@ -143,179 +143,179 @@ class Words(dict[str, Any]):
 
     @property
     def names_there(self) -> str:
-        """Return the operators of the namespace of the group `ns`."""
+        """The operators of the namespace of the group `ns`."""
         return listed(dict.fromkeys(name.partition(".")[0] for name in self.failure.registry.names(self["ns"])))
 
     @property
     def needed(self) -> str:
-        """Return the arguments of the group `declaration` that a call must give."""
+        """The arguments of the group `declaration` that a call must give."""
         return needed_arguments(self["declaration"])
 
     @property
     def made_twice(self) -> tuple[str, ...]:
-        """Return the lines that made the custom operator, where there are several."""
+        """The lines that made the custom operator, where there are several."""
         made = [e for e in self.failure.of("custom_op") if e.subject == self["op"] and e.at]
         return tuple(f"{event.at}: custom_op {event.subject}{event.detail}" for event in made[-2:] if len(made) > 1)
 
     @property
     def unaliased(self) -> str:
-        """Return the schema of the groups `inputs` and `result` without aliases."""
+        """The schema of the groups `inputs` and `result` without aliases."""
         return re.sub(r"Tensor\(\w+\)", "Tensor", f"{self.base}{self['inputs']} -> {self['result']}")
 
     @property
     def gradients(self) -> str:
-        """Return what a backward returns: a gradient for each tensor, None for what is no tensor."""
+        """The results of a backward: a gradient for each tensor, None for any other argument."""
         return gradients_of(self.operator.schema)
 
     @property
     def register_autograd(self) -> str:
-        """Return the call that gives the operator its formula."""
+        """The call that gives the operator its formula."""
         call = f'torch.library.register_autograd("{self.operator.packet}", backward, setup_context=setup_context)'
         return f"{call}  # backward(ctx, grad) returns {self.gradients}" if self.operator.schema else call
 
     @property
     def said(self) -> str:
-        """Return the line of the message in which the pattern was found."""
+        """The line of the message in which the pattern was found."""
         first = self.groups[0].splitlines()[0]
         return next(line for line in self.failure.text.splitlines() if first in line).partition(": ")[2][:200]
 
     @property
     def at(self) -> str:
-        """Return ` at FILE:LINE: CODE` of the failing line."""
+        """` at FILE:LINE: CODE` of the failing line."""
         place = self.failure.at
         return f" at {place}: `{place.text}`" if place else ""
 
     @property
     def near(self) -> str:
-        """Return the failing line in brackets; nothing where its text is not known."""
+        """The failing line in brackets; nothing where its text is not known."""
         place = self.failure.at
         return f" ({place}: `{place.text}`)" if place and place.text else ""
 
     @property
     def place(self) -> str:
-        """Return FILE:LINE of the failing line."""
+        """FILE:LINE of the failing line."""
         return str(self.failure.at or "")
 
     @property
     def line(self) -> str:
-        """Return the text of the failing line."""
+        """The text of the failing line."""
         return self.failure.at.text if self.failure.at else ""
 
     @property
     def lines(self) -> str:
-        """Return the texts of the failing lines."""
+        """The texts of the failing lines."""
         return " ".join(frame.text for frame in self.failure.frames)
 
     @property
     def expression(self) -> str:
-        """Return the expression that failed, or the whole line where that is not known."""
+        """The expression that failed, or the whole line where that is not known."""
         return self.failure.call or self.line
 
     @property
     def call(self) -> str:
-        """Return the expression that failed."""
+        """The expression that failed."""
         return self.failure.call or "the call"
 
     @property
     def own(self) -> str:
-        """Return the object whose method or index failed."""
+        """The object with the failing method or index."""
         found = re.match(r"([\w.\[\]]+?)(?:\.\w+(?:\(|$)|\[)", self.failure.call)
         return found[1] if found else "x"
 
     @property
     def called(self) -> str:
-        """Return the operator of the program that the failing lines name."""
+        """The operator of the program that the failing lines name."""
         defined = dict.fromkeys(event.subject for event in self.failure.of("custom_op", "define"))
         return next((n for n in defined if re.search(rf"\b{n.partition('::')[2]}\b", self.lines)), "an operator")
 
     @property
     def warned(self) -> str:
-        """Return the warnings before the failure."""
+        """The warnings before the failure."""
         return " ".join(event.detail for event in self.failure.of("warning"))
 
     @property
     def vmap(self) -> bool:
-        """Return whether vmap is on the stack."""
+        """True when vmap is on the stack."""
         return any("vmap" in name for name in self.failure.stack) or "vmap" in self.failure.text
 
     @property
     def dtensor(self) -> bool:
-        """Return whether DTensor is on the stack."""
+        """True when DTensor is on the stack."""
         return any(name.startswith("torch.distributed.tensor") for name in self.failure.stack)
 
     @property
     def function(self) -> str:
-        """Return the function of the failing line."""
+        """The function of the failing line."""
         return self.failure.at.function if self.failure.at else ""
 
     @property
     def raised(self) -> str:
-        """Return the first line of the exception that ended the program, with its kind."""
+        """The first line of the exception that ended the program, with its kind."""
         return _first_line(self.failure.chain[:1])
 
     @property
     def first_raised(self) -> str:
-        """Return the first line of the exception that led to the others, with its kind."""
+        """The first line of the exception that led to the others, with its kind."""
         return _first_line(self.failure.chain[-1:])
 
     @property
     def asserted(self) -> str:
-        """Return the failing line and the messages."""
+        """The failing line and the messages."""
         return f"{self.line} {self.failure.text}"
 
     @property
     def entered_modes(self) -> tuple[str, ...]:
-        """Return the modes that were entered."""
+        """The modes that were entered."""
         return tuple(event.subject for event in self.failure.of("entered mode"))
 
     @property
     def named_in_lines(self) -> bool:
-        """Return whether the failing lines name the operator of the event, or a function that was made one."""
+        """True when the failing lines name the operator of the event, or a function that was made one."""
         return re.search(rf"\b{self.base.partition('.')[0]}\b", self.lines) is not None
 
     @property
     def in_kernel(self) -> bool:
-        """Return whether a function that the program registered for the operator of the event is on the stack."""
+        """True when a function that the program registered for the operator of the event is on the stack."""
         functions = (e.at for e in self.failure.of("function") if e.subject == self["subject"] and e.at)
         kernels = {(at.file, at.function) for at in functions}
         return any((frame.file, frame.function) in kernels for frame in self.failure.frames)
 
     @property
     def repeats(self) -> bool:
-        """Return whether the function of the event is on the stack again and again."""
+        """True when the function of the event is on the stack again and again."""
         at = self["event"].at
         return at is not None and sum(frame.function == at.function for frame in self.failure.frames) > 20
 
     @property
     def compiled(self) -> bool:
-        """Return whether torch.compile was called."""
+        """True when torch.compile was called."""
         return bool(self.failure.of("compiled"))
 
     @property
     def autocast_key(self) -> str:
-        """Return the key for autocast on the device of the group `autocast`."""
+        """The key for autocast on the device of the group `autocast`."""
         return f"Autocast{self['autocast'].upper()}"
 
     @property
     def autocast_keys(self) -> str:
-        """Return the keys for autocast of the operator's kernels."""
+        """The keys for autocast of the operator's kernels."""
         return listed(key for key in self.operator.kernels if key.startswith("Autocast"))
 
     @property
     def function_class(self) -> str:
-        """Return the autograd.Function whose `apply` failed, or the first of the program."""
+        """The autograd.Function with the failing `apply`, or the first of the program."""
         called = re.search(r"(\w+)\.apply\b", self.expression)
         classes = re.findall(r"class (\w+)\([\w.]*Function\)", self.failure.source)
         return called[1] if called else next(iter(classes), "it")
 
     @property
     def dispatching(self) -> tuple[str, ...]:
-        """Return the classes that have a __torch_dispatch__."""
+        """The classes that have a __torch_dispatch__."""
         return tuple(e.subject for e in self.failure.of("handler") if e.detail.startswith("__torch_dispatch__"))
 
     @property
     def holding(self) -> str:
-        """Return the attribute in which a class, of the group `cls` or of the event, keeps its tensor."""
+        """The attribute in which a class, of the group `cls` or of the event, keeps its tensor."""
         name = self.get("cls") or self["subject"]
         body = self.failure.source.partition(f"class {name}(")[2].partition("\nclass ")[0]
         found = re.search(r"\b(?:self|t|r|out)\.(\w+) = \w+(?: *#.*)?$", body, re.MULTILINE)
@@ -323,13 +323,13 @@ class Words(dict[str, Any]):
 
     @property
     def extension(self) -> bool:
-        """Return whether Dynamo met a function of a module that is not Python's own."""
+        """True when Dynamo met a function of a module that is not Python's own."""
         found = self.failure.search(r"trace the builtin `(\w+)\.")
         return found is not None and found[1] not in sys.stdlib_module_names
 
     @property
     def fake_op(self) -> str:
-        """Return the operator in whose fake kernel the failing line is."""
+        """The operator whose fake kernel has the failing line."""
         at, best, line = self.failure.at, "", 0
         for event in self.failure.of("custom_op", "define", "register_fake") if at is not None and self.in_fake else ():
             facts = self.failure.registry.operator(event.subject)
@@ -340,29 +340,29 @@ class Words(dict[str, Any]):
 
     @property
     def in_fake(self) -> bool:
-        """Return whether a fake kernel is on the stack."""
+        """True when a fake kernel is on the stack."""
         calls = (name for name in self.failure.stack if not name.endswith("fake_impl.register"))
         return any("fake_impl" in name or "abstract" in name for name in calls)
 
     @property
     def fails_here(self) -> bool:
-        """Return whether the failing line is in the function of the event."""
+        """True when the failing line is in the function of the event."""
         here, at = self.failure.at, self["event"].at
         return here is not None and at is not None and (here.file, here.function) == (at.file, at.function)
 
     @property
     def fake_at(self) -> str:
-        """Return ` at FILE:LINE` of the operator's fake kernel."""
+        """` at FILE:LINE` of the operator's fake kernel."""
         return f" at {short_site(self.operator.fake)}" if self.operator.fake else ""
 
     @property
     def data_sized(self) -> bool:
-        """Return whether the size of the operator's result depends on data, as a run of its kernel showed."""
+        """True when the size of the operator's result depends on data, as a run of its kernel showed."""
         return "get_ctx()" in self.failure.fake_body(self["op"])
 
     @property
     def fake_call(self) -> str:
-        """Return the call that gives a fake kernel: from a run of the kernel, else as the schema lets guess."""
+        """The call that gives a fake kernel: from a run of the kernel, else as the schema lets guess."""
         facts, body, note = self.operator, self.failure.fake_body(self["op"]), ""
         known = facts.fake or ("Meta" in facts.kernels and not facts.custom_op)
         if not body and not known and facts.schema.endswith("-> ()"):
@@ -375,32 +375,32 @@ class Words(dict[str, Any]):
 
     @property
     def version(self) -> str:
-        """Return the version of PyTorch."""
+        """The version of PyTorch."""
         return self.failure.registry.version
 
     @property
     def parameters(self) -> str:
-        """Return the names of the schema's arguments."""
+        """The names of the schema's arguments."""
         return ", ".join(name for _, name in arguments_of(self.operator.schema)) or "..."
 
     @property
     def signature(self) -> str:
-        """Return the parameters of a Python function that takes what the schema has, with the defaults."""
+        """The parameters of a Python function that takes what the schema has, with the defaults."""
         return signature_of(self.operator.schema) if self.operator.schema else "*args"
 
     @property
     def tensors(self) -> str:
-        """Return the names of the arguments that are tensors or lists of tensors."""
+        """The names of the arguments that are tensors or lists of tensors."""
         return listed(name for kind, name in arguments_of(self.operator.schema) if kind.startswith("Tensor"))
 
     @property
     def written(self) -> str:
-        """Return the names of the arguments that the schema writes."""
+        """The names of the arguments that the schema writes."""
         return listed(name for kind, name in arguments_of(self.operator.schema) if "!" in kind)
 
     @property
     def defined(self) -> str:
-        """Return `, defined at FILE:LINE`, or nothing where the line is not known."""
+        """`, defined at FILE:LINE`, or nothing where the line is not known."""
         events = self.failure.registrations(self.operator.name)
         at = next((str(e.at) for e in events if e.kind in ("define", "custom_op") and e.at), "")
         at = at or short_site(self.operator.site)
@@ -408,7 +408,7 @@ class Words(dict[str, Any]):
 
     @property
     def kernels_at(self) -> str:
-        """Return the keys of the operator's kernels with their lines."""
+        """The keys of the operator's kernels with their lines."""
         events = self.failure.registrations(self.operator.name)
         lines = {event.detail: str(event.at) for event in events if event.kind == "impl"}
         sites = {key: lines.get(key) or short_site(site) for key, site in self.operator.kernels.items()}
@@ -416,7 +416,7 @@ class Words(dict[str, Any]):
 
     @property
     def kernels_held(self) -> str:
-        """Return the kernels that do the work; of PyTorch's own operators those for a backend and composite ones."""
+        """The kernels that do the work; of PyTorch's own operators those for a backend and composite ones."""
         name = self.operator.name
         if not name.startswith("aten::"):
             return f"kernels of {name}: {self.kernels_at or 'none'}"
@@ -425,17 +425,17 @@ class Words(dict[str, Any]):
 
     @property
     def all_keys(self) -> str:
-        """Return the keys of the operator's kernels."""
+        """The keys of the operator's kernels."""
         return listed(self.operator.kernels)
 
     @property
     def work_keys(self) -> str:
-        """Return the keys of the operator's kernels that do the work."""
+        """The keys of the operator's kernels that do the work."""
         return listed(key for key in self.operator.backends if key != "Meta")
 
     @property
     def registered(self) -> tuple[str, ...]:
-        """Return a line for each registration of the operator; what custom_op does inside is not one."""
+        """A line for each registration of the operator; what custom_op does inside is not one."""
         events = [event for event in self.failure.registrations(self["op"]) if event.at is not None]
         inside = {str(event.at) for event in events if event.kind == "custom_op"}
         return tuple(
@@ -446,7 +446,7 @@ class Words(dict[str, Any]):
 
     @property
     def made_at(self) -> str:
-        """Return where they are."""
+        """The lines that made them."""
         return " and ".join(line.partition(": ")[0] for line in self.made_twice)
 
 

@@ -50,7 +50,7 @@ class RecordedFacts:
 
 
 def failure_of_text(text: str, registry: Registry, events: tuple[Event, ...] = ()) -> Failure:
-    """Return what a text says of a failure.
+    """Return the facts of a failure from its text.
 
     Args:
         text: a traceback, or a log with one.

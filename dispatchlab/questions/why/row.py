@@ -50,7 +50,7 @@ def expressions(given: str | Sequence[str], patterns: Patterns) -> tuple[str, ..
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a cause says of a failure.
+    """The explanation that a cause gives for a failure.
 
     Args:
         sentence: what is wrong, with the operator, the key and the line.
@@ -65,7 +65,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One way in which a cause shows, and what is said then."""
+    """One form of a cause, with its texts."""
 
     says: tuple[str, ...]
     fix: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Row:
         return cls(**{**lists, "case": fields.get("case", ""), "pattern": pattern})
 
     def explain(self, known: Words) -> Explanation | None:
-        """Return what the row says of a failure, or None where it does not fit."""
+        """Return the explanation of the row for a failure, or None where it does not fit."""
         words = Words(known.failure, known)
         if self.case != words.get("case", "") or not words.match(self.pattern):
             return None
@@ -124,7 +124,7 @@ def _fill(text: str, words: Words) -> str:
 
 
 def _said(texts: tuple[str, ...], words: Words) -> Iterator[tuple[str, Any]]:
-    """Return the texts whose condition holds; with the value of the field where a text is a field alone."""
+    """Return the texts with a condition that holds; for a field alone, its value."""
     chosen = False
     for text in texts:
         choice = _CHOICE.fullmatch(text)

@@ -27,7 +27,7 @@ call_under_mode({operator!r}, {mode!r}, {specs!r}, {path!r})
 
 @dataclass(frozen=True, slots=True)
 class ModeCall:
-    """What a mode did with a call.
+    """The handling of a call by a mode.
 
     Args:
         operator: the operator.
@@ -72,7 +72,7 @@ def call_under_mode(operator: str, mode: str, specs: Sequence[str], imports: Seq
 
 
 def mode_view(call: ModeCall) -> View[ModeCall]:
-    """Return how a call under a mode is shown."""
+    """Return the view of a call under a mode."""
     return View(call, lines=_lines)
 
 

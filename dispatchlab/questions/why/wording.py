@@ -82,7 +82,7 @@ def nth_argument(call: str, index: int) -> str:
 
 
 def gradients_of(schema: str) -> str:
-    """Return what a backward returns: a gradient for each tensor, None for what is no tensor."""
+    """Return the results of a backward: a gradient for each tensor, None for any other argument."""
     positional = schema.partition(") ->")[0].partition("*, ")[0].rstrip(", ")
     return ", ".join(
         f"[grad_{name}, ...]" if "[]" in kind else f"grad_{name}" if kind.startswith("Tensor") else "None"

@@ -56,7 +56,7 @@ def html_page(document: b.Document) -> str:
 
 
 def anchor(section: b.Section) -> str:
-    """Return where a link to a section leads."""
+    """Return the target of a link to a section."""
     return section.anchor or re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-")
 
 
@@ -73,7 +73,7 @@ def _file(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """Return how a policy names a text that it allows."""
+    """Return the digest by which a policy allows a text."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
@@ -100,7 +100,7 @@ def html_of(blocks: Iterable[b.Block], *, most: int | None = None) -> Html:
 
 
 def _runs(blocks: Iterable[b.Block], most: int | None) -> Iterator[Html]:
-    """Return each block; lines that are arranged by indents are of one width, and stay together."""
+    """Return each block; lines arranged by indents have one width, and stay together."""
     lines: list[b.Block] = []
     for block in blocks:
         if isinstance(block, b.Line) and (block.indent or block.label):
@@ -201,7 +201,7 @@ def _row(row: b.Row, marked: bool) -> Html:  # noqa: FBT001  one of two looks
 
 
 def _cell(cell: b.Cell) -> tuple[Child, dict[str, str | int | None]]:
-    """Return what a cell holds, and its attributes: a long name may be broken, and sentences get a wide column."""
+    """Return the content of a cell and its attributes: long names may be broken, and sentences get a wide column."""
     kind, sort = cell.kind, cell.sort
     match cell.content:
         case int(number):

@@ -70,7 +70,7 @@ _BREAKS = re.compile(r"(?<=[\w\]])(/|::|_|\(|,|\.)(?=\w)")
 
 
 def breakable(text: str) -> Html:
-    """Return a text whose long names and paths can be broken where a reader would break them."""
+    """Return a text with long names and paths that break where a reader would break them."""
     return Html(_BREAKS.sub(r"\1<wbr>", joined(text)))
 
 

@@ -15,7 +15,7 @@ from dispatchlab.questions.why.wording import arguments_of, listed
 @looks_for("WHY507")
 @looks_for("WHY510")
 def failing_backward(words: Words) -> Mapping[str, object]:
-    """Look for the operator in whose backward the program failed; there is none for another function."""
+    """Look for the operator with the failing backward; there is none for another function."""
     failure = words.failure
     returned = failure.search(r"unction (\w+?)(?:Backward)? returned an")
     if returned is not None and "GeneratedBackwardFor" not in returned[1]:
@@ -46,7 +46,7 @@ def failing_backward(words: Words) -> Mapping[str, object]:
 
 
 def _counts(failure: Failure, own: int) -> dict[str, object]:
-    """Return how many gradients a backward must return and does return."""
+    """Return the number of gradients that a backward must return, and that it returns."""
     found = failure.search(r"incorrect number of gradients \(expected (\d+), got (\d+)\)")
     wanted, given = (int(count) - own for count in found.groups()) if found is not None else (0, 0)
     plain = ", ".join(["grad", *["None"] * (wanted - 1)])
@@ -79,7 +79,7 @@ def not_differentiable(words: Words) -> Mapping[str, object] | None:
 
 
 def _takes_gradient(failure: Failure, facts: OperatorFacts) -> dict[str, object] | None:
-    """Return why the result of an operator has no gradient, by what the registry holds; None where it has one."""
+    """Return why an operator's result has no gradient, by the registry; None where it has one."""
     impls = [e for e in failure.registrations(facts.name) if e.kind == "impl" and e.detail != "Meta"]
     event = next(iter(sorted(impls, key=lambda event: not event.detail.startswith("Autograd"))), None)
     key = event.detail if event else ""

@@ -24,7 +24,7 @@ def _has_def(failure: Failure, name: str) -> bool:
 
 
 def _failed_loads(words: Words) -> tuple[Event, ...]:
-    """Return the imports and libraries that failed before, those whose name is like the namespace's first."""
+    """Return the imports and libraries that failed before, first those with a name like the namespace's."""
     failed = words.failure.of("missing module", "failed import", "failed library")
     return tuple(sorted(failed, key=lambda event: words["ns"].lower() not in event.subject.lower()))
 
@@ -82,7 +82,7 @@ def collected(words: Words) -> Mapping[str, object] | None:
 
 @looks_for("WHY103")
 def near_name(words: Words) -> Mapping[str, object] | None:
-    """Recognise an operator whose name is almost that of another, or that another namespace has."""
+    """Recognise an operator whose name is almost that of another, or is in another namespace."""
     failure, absent = words.failure, words.op
     if failure.registrations(absent) or _source_of(words):
         return None
@@ -137,7 +137,7 @@ def _source_of(words: Words) -> Position | None:
 
 
 def _source_words(failure: Failure, source: Position) -> dict[str, object]:
-    """Return why a definition that is in the sources has not run: it stands below, or its module is not imported."""
+    """Return why a definition in the sources has not run: it stands below, or its module is not imported."""
     inner = next((frame for frame in reversed(failure.frames) if Path(frame.file).name == source.file), None)
     above = ""
     if inner is not None:
@@ -149,7 +149,7 @@ def _source_words(failure: Failure, source: Position) -> dict[str, object]:
 
 
 def _other_version(failure: Failure, name: str) -> dict[str, object]:
-    """Return which PyTorch has an operator or overload that this one has not."""
+    """Return the PyTorch that has an operator or overload which this one lacks."""
     last, here = last_version_with(name).removeprefix("torch-"), failure.registry.version.partition("+")[0]
     if not last:
         return {"here": here}
