@@ -93,6 +93,11 @@ class Raised:
         """The class's own name."""
         return self.kind.rpartition(".")[2]
 
+    @property
+    def line(self) -> str:
+        """The name and the first line of the message."""
+        return f"{self.name}: {self.text.strip().partition(chr(10))[0].strip()[:200]}"
+
 
 @dataclass(frozen=True, slots=True)
 class OperatorFacts:

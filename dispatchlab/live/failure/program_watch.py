@@ -13,8 +13,9 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from types import FrameType
 from typing import Any, Final
 
@@ -39,10 +40,12 @@ class ProgramWatch:
 
     Args:
         folder: the folder whose files are the user's; files of installed packages are not.
+        packages: modules that will be imported and are the user's, wherever they lie.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, packages: Sequence[str] = ()) -> None:
         self.folder = os.path.realpath(folder)
+        self.owned = tuple(path for package in packages for path in _paths_of(package))
         self.events: list[Event] = []
         self.calls: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {}
         self.states: set[tuple[str, str]] = set()
@@ -70,6 +73,8 @@ class ProgramWatch:
 
     def is_users(self, file: str) -> bool:
         """Return whether a file belongs to the user, and to no installed package."""
+        if file.startswith(self.owned):
+            return True
         generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or "torchinductor_"
         if file.startswith(("<", OURS)) or "site-packages" in file or generated in file:
             return False
@@ -90,6 +95,16 @@ class ProgramWatch:
                 return not file.startswith(_torch_folder())
             frame = frame.f_back
         return True
+
+
+def _paths_of(package: str) -> tuple[str, ...]:
+    """Return the folders of a package, or the file of a module; nothing where it is not found."""
+    with suppress(ImportError, ValueError):
+        spec = find_spec(package.partition(".")[0])
+        if spec is not None and spec.submodule_search_locations:
+            return tuple(f"{folder}{os.sep}" for folder in spec.submodule_search_locations)
+        return (spec.origin,) if spec is not None and spec.origin else ()
+    return ()
 
 
 @functools.cache

@@ -14,9 +14,8 @@ from torch._subclasses.schema_check_mode import SchemaCheckMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_leaves
 
-from dispatchlab.live.trials.inputs import Inputs, emptied, gapped, tensors_of, transposed
+from dispatchlab.live.trials.inputs import Inputs, NothingTriedError, emptied, gapped, tensors_of, transposed
 from dispatchlab.live.trials.subject import (
-    NothingTriedError,
     NotNeededError,
     Subject,
     WrongResultError,

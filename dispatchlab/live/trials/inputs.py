@@ -170,11 +170,8 @@ def _call(given: Any) -> Inputs:
     return Inputs((given,))
 
 
-# -- generated
-
-
-class NoInputError(Exception):
-    """No input can be made of a schema."""
+class NothingTriedError(Exception):
+    """There is no input, or no device to try it on."""
 
 
 def generated(op: Any, device: str, seed: int = 0) -> Iterator[Inputs]:
@@ -183,7 +180,7 @@ def generated(op: Any, device: str, seed: int = 0) -> Iterator[Inputs]:
     The first tries take one shape and one type for all tensors, and the defaults; later ones vary each argument.
 
     Raises:
-        NoInputError: the schema has a type of which no value is known.
+        NothingTriedError: the schema has a type of which no value is known.
     """
     draw = random.Random(f"{op} {seed}")
     uniform = [(shape, dtype) for dtype in _DTYPES[:3] for shape in _SHAPES]
@@ -223,7 +220,7 @@ class _Maker:
         """Return a value of a type.
 
         Raises:
-            NoInputError: values of this type cannot be made.
+            NothingTriedError: values of this type cannot be made.
         """
         if kind.startswith("Optional["):
             return None if self.draw.random() < 0.5 else self.value(kind[9:-1], name, length)
@@ -255,7 +252,7 @@ class _Maker:
                 return torch.strided
             case "MemoryFormat":
                 return torch.contiguous_format
-        raise NoInputError(f"no value of the type {kind} is generated, which {name} has")
+        raise NothingTriedError(f"no value of the type {kind} is generated, which {name} has")
 
     def _tensor(self, name: str) -> Any:
         shape, dtype = self.shape, self.dtype

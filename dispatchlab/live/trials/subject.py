@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias
 import torch
 from torch.utils._pytree import tree_leaves
 
-from dispatchlab.live.trials.inputs import KEPT, Inputs, NoInputError, generated, overload, tensors_of
-from dispatchlab.live.trials.package_watch import PackageWatch
+from dispatchlab.live.failure.program_watch import ProgramWatch
+from dispatchlab.live.trials.inputs import KEPT, Inputs, NothingTriedError, generated, overload, tensors_of
 from dispatchlab.model.failure import Event
 
 _REFUSED: Final = ("The output of this custom operator", "There were no tensor arguments to this function")
@@ -27,10 +27,6 @@ Change: TypeAlias = Callable[[Inputs], Inputs | None]
 
 class NotNeededError(Exception):
     """There is nothing to try."""
-
-
-class NothingTriedError(Exception):
-    """There is no input, or no device to try it on."""
 
 
 class WrongResultError(Exception):
@@ -65,7 +61,7 @@ class Subject:
     """
 
     name: str
-    watch: PackageWatch
+    watch: ProgramWatch
     given: Sequence[Inputs] = ()
     noted: Sequence[Inputs] = ()
     seed: int = 0
@@ -153,7 +149,7 @@ class Subject:
                 self.random |= difference(results[0], results[2])
                 taken.add(key)
                 self.inputs.append(inputs)
-        except NoInputError as error:
+        except NothingTriedError as error:
             refused = str(error)
         if unsteady and (self.given or not self.inputs):
             self.random = self.unsteady = True

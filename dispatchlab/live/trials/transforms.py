@@ -187,11 +187,10 @@ def autocast(subject: Subject) -> None:
 
 def functionalize(subject: Subject) -> None:
     """Compare a call under functionalization with the plain one, in results and in writes."""
-    import torch
-
     subject.decided()
     if subject.unsteady and "empty" not in subject.name:
         raise WrongResultError(f"{subject.name} gives other values when it is called again with the same seeds")
+
     library: Any = torch
 
     def plain(value: Any) -> Any:

@@ -18,7 +18,8 @@ import torch
 from dispatchlab.live.failure.program_watch import frames_of, raised_of
 from dispatchlab.live.introspection.process_copies import ProcessCopy, Say, how_it_ended
 from dispatchlab.live.trials import behaviour, transforms
-from dispatchlab.live.trials.subject import NothingTriedError, NotNeededError, Subject, Trial
+from dispatchlab.live.trials.inputs import NothingTriedError
+from dispatchlab.live.trials.subject import NotNeededError, Subject, Trial
 from dispatchlab.model.failure import Raised
 from dispatchlab.model.trial_run import TrialRun
 

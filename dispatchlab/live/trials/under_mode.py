@@ -6,6 +6,7 @@ import ast
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -101,10 +102,6 @@ def _make_fx(op: Any, inputs: Inputs, seen: Seen, change: Callable[..., Any] = l
     traced = make_fx(change(function))(*tensors)
     seen["in the graph"] = _nodes(traced.graph)
     return traced(*tensors)
-
-
-def _functionalize(op: Any, inputs: Inputs, seen: Seen) -> Any:
-    return _make_fx(op, inputs, seen, torch.func.functionalize)
 
 
 def _compiler(seen: Seen, title: str) -> Callable[..., Any]:
@@ -209,7 +206,7 @@ _MODES: Final[dict[str, Callable[[Any, Inputs, Seen], Any]]] = {
     "aot": _aot,
     "compile": _compile,
     "export": _export,
-    "functionalize": _functionalize,
+    "functionalize": partial(_make_fx, change=torch.func.functionalize),
     "vmap": _vmap,
     "grad": _grad,
     "autocast": _autocast,

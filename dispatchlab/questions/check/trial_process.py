@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
-from dispatchlab.live.failure.program_watch import frames_of, raised_of
+from dispatchlab.live.failure.program_watch import ProgramWatch, frames_of, raised_of
 from dispatchlab.live.failure.torch_watch import start
 from dispatchlab.live.introspection.registry_reader import all_dumps
 from dispatchlab.live.introspection.site_log import running_ownership
 from dispatchlab.live.trials.inputs import InputsError, noted_inputs, read_inputs
-from dispatchlab.live.trials.package_watch import PackageWatch
 from dispatchlab.live.trials.subject import Subject
 from dispatchlab.live.trials.trials import COMPILED, TRIALS, run_trials
 from dispatchlab.model.failure import Event, Failure, Fix, Raised, Trial
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _runs(request: TrialRequest) -> Iterator[Run]:
-    watch = PackageWatch(request.packages)
+    watch = ProgramWatch(os.getcwd(), request.packages)
     start(watch)
     # Before what registers operators of its own is compared, and once for all forks.
     for module in (
@@ -91,7 +90,7 @@ def _runs(request: TrialRequest) -> Iterator[Run]:
             yield run, _answer(run, watch, partial(_try_fix, run=run, subject=subject))
 
 
-def _registration_runs(watch: PackageWatch) -> Iterator[TrialRun]:
+def _registration_runs(watch: ProgramWatch) -> Iterator[TrialRun]:
     """Return the mistakes in registrations as such: gone, replaced, or hiding a composite."""
     registry = InstalledRegistry()
     made: dict[str, Event] = {}
@@ -120,7 +119,7 @@ def _registration_runs(watch: PackageWatch) -> Iterator[TrialRun]:
                 yield run(raised=(Raised("builtins.NotImplementedError", text),))
 
 
-def _answer(run: TrialRun, watch: PackageWatch, attempt: Callable[[Fix], Trial] | None = None) -> Answer | None:
+def _answer(run: TrialRun, watch: ProgramWatch, attempt: Callable[[Fix], Trial] | None = None) -> Answer | None:
     """Return the cause of a trial that failed, concluded from what was noted of its operator."""
     if run.status != "failed":
         return None

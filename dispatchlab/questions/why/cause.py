@@ -125,11 +125,3 @@ def _cause(
     rows = tuple(Row.of({**shared, **fields}, patterns) for fields in row)
     look = _LOOKS.get(code, lambda words: {})
     return Cause(code, title, wrong, rows, expressions(pattern, patterns), look, dispatcher)
-
-
-def explanations(failure: Failure) -> Iterator[tuple[Cause, Explanation]]:
-    """Return each cause that recognises a failure, with its explanation; most callers need the first alone."""
-    for cause in causes():
-        explanation = cause.explain(failure)
-        if explanation is not None:
-            yield cause, explanation

@@ -2,7 +2,6 @@
 
 python -m dispatchlab.questions.why.child ANSWER_FILE PROGRAM [ARGS]
 python -m dispatchlab.questions.why.child ANSWER_FILE -m MODULE [ARGS]
-python -m dispatchlab.questions.why.child ANSWER_FILE --text FILE
 """
 
 from __future__ import annotations
@@ -15,17 +14,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from traceback import print_exception
 
-from dispatchlab.live.failure.operator_facts import InstalledRegistry
-from dispatchlab.live.failure.program_watch import CHILDREN, ProgramWatch, events_in_children, left_events
+from dispatchlab.live.failure.program_watch import CHILDREN, ProgramWatch, events_in_children
 from dispatchlab.live.failure.torch_watch import start
 from dispatchlab.model.failure import Event
-from dispatchlab.questions.why.diagnose import Answer, diagnose
+from dispatchlab.questions.why.diagnose import Answer
 from dispatchlab.questions.why.exception import why_exception
-from dispatchlab.questions.why.pasted_traceback import failure_of_text
 
 _CACHES_S = 120
 
@@ -33,24 +29,19 @@ _CACHES_S = 120
 def main(arguments: Sequence[str]) -> int:
     """Run a program, and leave the answer in a file where it fails."""
     answer_file, *rest = arguments
-    if rest[0] == "--text":
-        with suppress(ImportError):  # a traceback is read without PyTorch, too
-            import_module("torch")
-        text = Path(rest[1]).read_text(encoding="utf-8", errors="replace")
-        events = left_events(os.environ.get(CHILDREN, ""))
-        return _leave(answer_file, diagnose(failure_of_text(text, InstalledRegistry(), events)))
     faulthandler.enable()  # a crash prints where Python was
     watch = ProgramWatch(os.getcwd())
     start(watch)
     try:
         _run(rest)
-    except SystemExit as ended:
-        return _code(ended)
     except KeyboardInterrupt:
         return 130
+    except SystemExit:
+        raise
     except BaseException as error:
         _show(error)
-        return _leave(answer_file, _answer(error, watch, rest))
+        Path(answer_file).write_bytes(pickle.dumps(_answer(error, watch, rest)))
+        return 1
     return 0
 
 
@@ -73,15 +64,6 @@ def _show(error: BaseException) -> None:
         at = at.tb_next
     print_exception(type(error), error, at)
     sys.stderr.flush()
-
-
-def _code(ended: SystemExit) -> int:
-    if ended.code is None:
-        return 0
-    if isinstance(ended.code, int):
-        return ended.code
-    sys.stderr.write(f"{ended.code}\n")
-    return 1
 
 
 def _answer(error: BaseException, watch: ProgramWatch, program: Sequence[str]) -> Answer:
@@ -108,11 +90,6 @@ def _without_caches(program: Sequence[str]) -> list[Event]:
         if done.returncode == 0:
             return [Event("right without caches", "torch.compile")]
     return []
-
-
-def _leave(path: str, answer: Answer) -> int:
-    Path(path).write_bytes(pickle.dumps(answer))
-    return 1
 
 
 if __name__ == "__main__":

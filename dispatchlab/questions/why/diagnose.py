@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dispatchlab.model.failure import Failure, Fix, Position, Trial
-from dispatchlab.questions.why.cause import Cause, explanations
+from dispatchlab.questions.why.cause import causes
 
 _MOST_EVIDENCE = 10
 
@@ -45,9 +45,8 @@ def diagnose(failure: Failure, attempt: Callable[[Fix], Trial] | None = None) ->
         failure: what happened.
         attempt: tries a fix; none is tried when it is left out.
     """
-    first = failure.chain[0] if failure.chain else None
-    error = "" if first is None else f"{first.name}: {_first_line(first.text)}"
-    found = next(explanations(failure), None)
+    error = failure.chain[0].line if failure.chain else ""
+    found = next(((cause, said) for cause in causes() if (said := cause.explain(failure)) is not None), None)
     if found is None:
         return Answer(
             code="",
@@ -62,7 +61,7 @@ def diagnose(failure: Failure, attempt: Callable[[Fix], Trial] | None = None) ->
     return Answer(
         code=cause.code,
         title=cause.title,
-        cause=_with_prefix(cause, explanation.sentence),
+        cause=explanation.sentence if cause.dispatcher else f"not the dispatcher: {explanation.sentence}",
         fixes=_shown(trials),
         evidence=explanation.evidence[:_MOST_EVIDENCE],
         dispatcher=cause.dispatcher,
@@ -72,18 +71,9 @@ def diagnose(failure: Failure, attempt: Callable[[Fix], Trial] | None = None) ->
     )
 
 
-def _with_prefix(cause: Cause, sentence: str) -> str:
-    return sentence if cause.dispatcher else f"not the dispatcher: {sentence}"
-
-
 def _shown(trials: tuple[Trial, ...]) -> tuple[Trial, ...]:
     """Return the fixes that PyTorch takes, those that were seen to work first."""
     kept = tuple(trial for trial in trials if trial.outcome not in ("refused", "fails"))
     if any(trial.outcome == "works" for trial in kept):
         kept = tuple(trial for trial in kept if not trial.fix.otherwise)
     return tuple(sorted(kept, key=lambda trial: trial.outcome != "works"))
-
-
-def _first_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[0].strip()[:160] if lines else ""

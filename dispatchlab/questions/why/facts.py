@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from dispatchlab.model.failure import Failure, OperatorFacts, Raised, operator_name
+from dispatchlab.model.failure import Failure, OperatorFacts, operator_name
 from dispatchlab.questions.why.wording import (
     arguments_of,
     gradients_of,
@@ -25,6 +25,15 @@ _LEAVING: Final = {
     "NestedTensor": ".to_padded_tensor(0.0)",
 }
 """Layouts of tensors, with the call that leaves each."""
+
+OF_SCHEMA: Final[Mapping[str, Callable[[str], str]]] = {
+    "gradients": gradients_of,
+    "parameters": lambda schema: ", ".join(name for _, name in arguments_of(schema)) or "...",
+    "signature": lambda schema: signature_of(schema) if schema else "*args",
+    "tensors": lambda schema: listed(name for kind, name in arguments_of(schema) if kind.startswith("Tensor")),
+    "written": lambda schema: listed(name for kind, name in arguments_of(schema) if "!" in kind),
+}
+"""Facts that are functions of the operator's schema."""
 
 
 class Words(dict[str, Any]):
@@ -53,6 +62,8 @@ class Words(dict[str, Any]):
             return getattr(self.failure, name)
         if hasattr(OperatorFacts, name):
             return getattr(self.operator, name)
+        if name in OF_SCHEMA:
+            return OF_SCHEMA[name](self.operator.schema)
         raise KeyError(name)
 
     @property
@@ -120,13 +131,6 @@ class Words(dict[str, Any]):
         return f" of {found[1]}" if found is not None else ""
 
     @property
-    def composite_at(self) -> str:
-        """` at FILE:LINE` of the operator's CompositeImplicitAutograd kernel."""
-        events = self.failure.registrations(self["op"])
-        at = next((e.at for e in events if e.detail == "CompositeImplicitAutograd" and e.at), None)
-        return f" at {at}" if at else ""
-
-    @property
     def function_at(self) -> str:
         """` at FILE:LINE` of the latest function that the program registered for the operator."""
         events = self.failure.of("function")
@@ -163,15 +167,10 @@ class Words(dict[str, Any]):
         return re.sub(r"Tensor\(\w+\)", "Tensor", f"{self.base}{self['inputs']} -> {self['result']}")
 
     @property
-    def gradients(self) -> str:
-        """The results of a backward: a gradient for each tensor, None for any other argument."""
-        return gradients_of(self.operator.schema)
-
-    @property
     def register_autograd(self) -> str:
         """The call that gives the operator its formula."""
         call = f'torch.library.register_autograd("{self.operator.packet}", backward, setup_context=setup_context)'
-        return f"{call}  # backward(ctx, grad) returns {self.gradients}" if self.operator.schema else call
+        return f"{call}  # backward(ctx, grad) returns {self['gradients']}" if self.operator.schema else call
 
     @property
     def said(self) -> str:
@@ -229,11 +228,6 @@ class Words(dict[str, Any]):
         return next((n for n in defined if re.search(rf"\b{n.partition('::')[2]}\b", self.lines)), "an operator")
 
     @property
-    def warned(self) -> str:
-        """The warnings before the failure."""
-        return " ".join(event.detail for event in self.failure.of("warning"))
-
-    @property
     def vmap(self) -> bool:
         """True when vmap is on the stack."""
         return any("vmap" in name for name in self.failure.stack) or "vmap" in self.failure.text
@@ -251,12 +245,12 @@ class Words(dict[str, Any]):
     @property
     def raised(self) -> str:
         """The first line of the exception that ended the program, with its kind."""
-        return _first_line(self.failure.chain[:1])
+        return "".join(raised.line for raised in self.failure.chain[:1])
 
     @property
     def first_raised(self) -> str:
         """The first line of the exception that led to the others, with its kind."""
-        return _first_line(self.failure.chain[-1:])
+        return "".join(raised.line for raised in self.failure.chain[-1:])
 
     @property
     def asserted(self) -> str:
@@ -267,11 +261,6 @@ class Words(dict[str, Any]):
     def entered_modes(self) -> tuple[str, ...]:
         """The modes that were entered."""
         return tuple(event.subject for event in self.failure.of("entered mode"))
-
-    @property
-    def named_in_lines(self) -> bool:
-        """True when the failing lines name the operator of the event, or a function that was made one."""
-        return re.search(rf"\b{self.base.partition('.')[0]}\b", self.lines) is not None
 
     @property
     def in_kernel(self) -> bool:
@@ -367,36 +356,16 @@ class Words(dict[str, Any]):
         known = facts.fake or ("Meta" in facts.kernels and not facts.custom_op)
         if not body and not known and facts.schema.endswith("-> ()"):
             body = "None"
-        elif not body and not known and facts.schema.endswith("-> Tensor") and self.tensors:
-            body = f"torch.empty_like({self.tensors.replace(',', ' ').split()[0]})"
+        elif not body and not known and facts.schema.endswith("-> Tensor") and self["tensors"]:
+            body = f"torch.empty_like({self['tensors'].replace(',', ' ').split()[0]})"
             note = "  # give the shape and dtype of your result"
-        head = f'torch.library.register_fake("{facts.packet}", lambda {self.signature}: '
+        head = f'torch.library.register_fake("{facts.packet}", lambda {self["signature"]}: '
         return f"{head}{body}){note}" if body else ""
 
     @property
     def version(self) -> str:
         """The version of PyTorch."""
         return self.failure.registry.version
-
-    @property
-    def parameters(self) -> str:
-        """The names of the schema's arguments."""
-        return ", ".join(name for _, name in arguments_of(self.operator.schema)) or "..."
-
-    @property
-    def signature(self) -> str:
-        """The parameters of a Python function that takes what the schema has, with the defaults."""
-        return signature_of(self.operator.schema) if self.operator.schema else "*args"
-
-    @property
-    def tensors(self) -> str:
-        """The names of the arguments that are tensors or lists of tensors."""
-        return listed(name for kind, name in arguments_of(self.operator.schema) if kind.startswith("Tensor"))
-
-    @property
-    def written(self) -> str:
-        """The names of the arguments that the schema writes."""
-        return listed(name for kind, name in arguments_of(self.operator.schema) if "!" in kind)
 
     @property
     def defined(self) -> str:
@@ -448,7 +417,3 @@ class Words(dict[str, Any]):
     def made_at(self) -> str:
         """The lines that made them."""
         return " and ".join(line.partition(": ")[0] for line in self.made_twice)
-
-
-def _first_line(chain: tuple[Raised, ...]) -> str:
-    return "".join(f"{raised.name}: {raised.text.partition(chr(10))[0][:200]}" for raised in chain)

@@ -25,7 +25,7 @@ A fix is a text alone, or one of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 from typing import Any, Final, TypeAlias
@@ -91,8 +91,9 @@ class Row:
         chosen = next(fitting, None)
         if chosen is None:
             return None
-        sentence = "".join(_lines(self.says, chosen))
-        return Explanation(sentence, tuple(_fixes(self.fix, chosen)), tuple(_lines(self.evidence, chosen)))
+        sentence = "".join(_said(self.says, chosen, _fill))
+        fixes, evidence = _said(self.fix, chosen, _fix), _said(self.evidence, chosen, _fill)
+        return Explanation(sentence, tuple(fixes), tuple(evidence))
 
     def _with_events(self, words: Words) -> Iterator[Words]:
         """Return the words with each event that may be the one, the latest first; where none is asked, the words."""
@@ -123,8 +124,8 @@ def _fill(text: str, words: Words) -> str:
     return Formatter().vformat(text, words.groups, words)
 
 
-def _said(texts: tuple[str, ...], words: Words) -> Iterator[tuple[str, Any]]:
-    """Return the texts with a condition that holds; for a field alone, its value."""
+def _said(texts: tuple[str, ...], words: Words, make: Callable[[str, Words], Any]) -> Iterator[Any]:
+    """Return what `make` makes of each text with a condition that holds; for a field alone, its value."""
     chosen = False
     for text in texts:
         choice = _CHOICE.fullmatch(text)
@@ -135,23 +136,7 @@ def _said(texts: tuple[str, ...], words: Words) -> Iterator[tuple[str, Any]]:
         chosen = True
         field = _FIELD.fullmatch(rest)
         value = words[field[1]] if field is not None and not field[1].isdigit() else None
-        yield rest, value if isinstance(value, tuple) else None
-
-
-def _lines(texts: tuple[str, ...], words: Words) -> Iterator[str]:
-    for text, held in _said(texts, words):
-        if held is None:
-            yield _fill(text, words)
-        else:
-            yield from held
-
-
-def _fixes(texts: tuple[str, ...], words: Words) -> Iterator[Fix]:
-    for text, held in _said(texts, words):
-        if held is None:
-            yield _fix(text, words)
-        else:
-            yield from held
+        yield from value if isinstance(value, tuple) else (make(rest, words),)
 
 
 def _fix(text: str, words: Words) -> Fix:

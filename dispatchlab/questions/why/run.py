@@ -8,13 +8,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.live.failure.program_watch import CHILDREN
+from dispatchlab.live.failure.operator_facts import InstalledRegistry
+from dispatchlab.live.failure.program_watch import CHILDREN, left_events
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 from dispatchlab.questions.why.pasted_traceback import RecordedFacts, failure_of_text
 from dispatchlab.registries.file import newest_bundled, open_named
@@ -84,13 +87,9 @@ def why_text(text: str, source: str = "", events: str = "") -> Answer:
     if source or find_spec("torch") is None:
         recorded = open_named(source or newest_bundled())
         return diagnose(failure_of_text(text, RecordedFacts(recorded)))
-    with tempfile.TemporaryDirectory() as folder:
-        given, answer_file = Path(folder) / "text", Path(folder) / "answer"
-        given.write_text(text, encoding="utf-8")
-        command = [sys.executable, "-m", __package__ + ".child", str(answer_file), "--text", str(given)]
-        subprocess.run(command, check=False, stdout=sys.stderr, env={**os.environ, CHILDREN: events})
-        answer: Answer = pickle.loads(answer_file.read_bytes())
-        return answer
+    with suppress(ImportError):  # a traceback is read where PyTorch is broken, too
+        import_module("torch")
+    return diagnose(failure_of_text(text, InstalledRegistry(), left_events(events)))
 
 
 def _start(command: Sequence[str], environment: dict[str, str], output: Path, *, quiet: bool) -> int:
@@ -116,12 +115,8 @@ def _python_path(folder: str) -> str:
     (Path(folder) / "sitecustomize.py").write_text(_SITE, encoding="utf-8")
     ours = str(Path(__file__).resolve().parents[3])
     return os.pathsep.join(
-        [folder, *([ours] if _is_checkout(ours) else []), *filter(None, [os.environ.get("PYTHONPATH")])]
+        [folder, *([ours] if "site-packages" not in ours else []), *filter(None, [os.environ.get("PYTHONPATH")])]
     )
-
-
-def _is_checkout(folder: str) -> bool:
-    return "site-packages" not in folder
 
 
 _SITE: Final = """\
