@@ -69,7 +69,7 @@ class NothingRegisteredError(DispatchLabError):
 
 
 class CheckOptionError(DispatchLabError):
-    """An option of a check has no such value, or does not go with another one.
+    """An option of a check has an unknown value, or does not fit another option.
 
     Args:
         option: its name.
@@ -236,7 +236,7 @@ def check_order(
 
 
 def _check_options(options: RunOptions) -> None:
-    """Refuse what would not be looked at, or would have the check pass without doing anything."""
+    """Refuse options without effect, and options with which the check would pass by doing nothing."""
     choices: tuple[tuple[str, str | None, tuple[str, ...]], ...] = (
         ("engine", options.engine, get_args(EngineName)),
         ("walk", options.walk, get_args(WalkName)),
@@ -290,7 +290,7 @@ def _recorded(package: str) -> Scenario:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ExplainedCall:
-    """Which kernel a call runs and why; the whole explanation as `str`.
+    """The kernel that a call runs and why; the whole explanation as `str`.
 
     >>> from dispatchlab import explain
     >>> call = explain("aten::relu", "xla requires_grad")

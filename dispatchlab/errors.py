@@ -65,7 +65,7 @@ class DispatchLabError(Exception):
 
 
 class ErrorKind(StrEnum):
-    """Why an engine refuses; the same words on every engine.
+    """The reason why an engine refuses; the same words on every engine.
 
     >>> from dispatchlab import ErrorKind
     >>> ErrorKind.MISSING_KERNEL == "missing_kernel"
@@ -195,7 +195,7 @@ class ParseError(DispatchLabError):
 
     @property
     def sentence(self) -> str:
-        """The first line of the text: what was wanted and what was found."""
+        """The first line of the text: the expected and the found text."""
         return f"expected {_cut(self.wanted)} but found {_cut(self.found)}"
 
     def __str__(self) -> str:
@@ -309,7 +309,7 @@ def nearest_operators(asked: str, known: Iterable[str], *, count: int = 3) -> tu
 
 
 def _shown(base: str, overload: str, names: list[str]) -> str:
-    """Return a near name, with the overload that was asked for, or the only one that there is."""
+    """Return a near name with the overload that was asked for, or with the only one."""
     full = f"{base}.{overload}"
     return full if full in names else names[0] if len(names) == 1 else base
 

@@ -21,7 +21,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the same with line feeds spelled out, too: for a comment, which ends with its line."""
+    """Return the text with line feeds spelled out, too: for a comment, which ends with its line."""
     return printable(text).replace("\n", "\\n")
 
 
@@ -37,7 +37,7 @@ class _PrintableStream:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write what can be printed."""
+        """Write the printable form of the text."""
         self._stream.write(printable(text))
         return len(text)
 

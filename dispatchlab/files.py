@@ -266,7 +266,7 @@ class FileContent(NamedTuple):
 
 
 class OtherFileError(DispatchLabError):
-    """A file is something else than what was wanted.
+    """A file is of another kind than the expected one.
 
     Args:
         path: the file.
@@ -284,7 +284,7 @@ class OtherFileError(DispatchLabError):
 
 
 class OverwriteError(DispatchLabError):
-    """A file was to be written over that dispatchlab did not write, or that holds something of another kind.
+    """A write would replace a file that dispatchlab did not write, or a file of another kind.
 
     Args:
         path: the file.
@@ -393,7 +393,7 @@ def check_output(path: str | os.PathLike[str], kind: FileKind) -> None:
 
 
 def check_overwrite(path: str | os.PathLike[str], kind: FileKind) -> None:
-    """Make sure that a file may be written over: it is not there, is empty, or is one of this kind that was written.
+    """Make sure that a file may be overwritten: it is missing, empty, or a written file of this kind.
 
     A device, a pipe or a descriptor may always be written into.
 

@@ -44,7 +44,7 @@ _OWNERS = pytest.StashKey[dict[Path, list[Path]]]()
 
 
 class GoldenError(Exception):
-    """A scenario does not do what it says, or does not show what its golden file holds; the text is all there is."""
+    """A scenario has another result than it claims, or than its golden file holds; the text is all there is."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -86,7 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Watch what registers before any conftest.py imports torch."""
+    """Watch registrations before any conftest.py imports torch."""
     if early_config.known_args_namespace.why:
         from dispatchlab.live.failure.program_watch import ProgramWatch
         from dispatchlab.live.failure.torch_watch import start
@@ -161,7 +161,7 @@ class _EveryTest:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Return a YAML file below one of the folders is a scenario, a record or both."""
+    """Return the collector of a YAML file below one of the folders: a scenario, a record or both."""
     if file_path.suffix not in _SUFFIXES:
         return None
     folder = _folder_of(file_path, _folders(parent.config))
@@ -352,10 +352,10 @@ _IN_CI = "in-ci"
 
 
 class RecordItem(_Item):
-    """Compares a record with what its packages register now."""
+    """A comparison of a record with the present registrations of its packages."""
 
     def runtest(self) -> None:
-        """Fail when something else is registered; without PyTorch, skip."""
+        """Fail when the registrations differ; without PyTorch, skip."""
         from dispatchlab.live.bridge.torch import TorchBrokenError, TorchMissingError
         from dispatchlab.questions.record.blocks import check_view
         from dispatchlab.questions.record.check_record import check_record
@@ -394,7 +394,7 @@ def _read(path: Path) -> str:
 
 
 def _holds_yaml(folder: Path) -> bool:
-    """Return whether a folder has a file that may be a scenario; which it is, collecting finds out."""
+    """Return whether a folder has a YAML file, which may be a scenario: collecting finds out."""
     from dispatchlab.scenario.folders import is_left_out
 
     for _, folders, names in os.walk(folder):

@@ -207,7 +207,7 @@ class Options:
     alias: AliasKind | None = None
 
     def kernel(self, key: DispatchKey | str, function: KernelLike) -> Options:
-        """With a kernel for one key.
+        """Return the options with a kernel for one key.
 
         Raises:
             RegistrationError: of kind `unknown_key`, or the kernel is none.
@@ -215,7 +215,7 @@ class Options:
         return replace(self, kernels=(*self.kernels, (key_named(key), typed_kernel(function))))
 
     def catch_all_kernel(self, function: KernelLike) -> Options:
-        """With a kernel for every key that has no other.
+        """Return the options with a kernel for every key without one.
 
         Raises:
             RegistrationError: the kernel is none.
@@ -223,7 +223,7 @@ class Options:
         return replace(self, kernels=(*self.kernels, (None, typed_kernel(function))))
 
     def schema(self, text: str | FunctionSchema | OperatorName) -> Options:
-        """With a schema, or a name alone.
+        """Return the options with a schema, or a name alone.
 
         Raises:
             RegistrationError: there is one already.
@@ -235,7 +235,7 @@ class Options:
         return replace(self, schema_or_name=given)
 
     def alias_analysis(self, kind: AliasKind | str) -> Options:
-        """With an alias kind.
+        """Return the options with an alias kind.
 
         Raises:
             RegistrationError: of kind `unknown_alias_kind`, or there is one already.

@@ -233,12 +233,12 @@ class CallSignature:
         return tuple(checked)
 
     def wrong_return(self, kernel: str, what: NotReturnableError) -> CallError:
-        """Return the refusal of what a kernel returned."""
+        """Return the refusal of a kernel's result."""
         refusal = self.refused(ErrorKind.WRONG_RETURN, f"the kernel {kernel} of {self.name} {what}", "")
         return CallError(refusal.kind, refusal.message, {**refusal.facts, "kernel": kernel})
 
     def as_python_call(self, values: Sequence[object]) -> tuple[Sequence[object], dict[str, object]]:
-        """Positional and named values as a Python kernel gets them: without those that equal their default.
+        """Return positional and named values for a Python kernel: without those that equal their default.
 
         Of positional ones only the last are left out; every argument that is by name alone is.
         """
@@ -295,7 +295,7 @@ def default_value(argument: Argument) -> object:
 
 
 def same_value(one: object, other: object) -> bool:
-    """Return whether two values are equal and of the same type, as 1 and 1.0 are not."""
+    """Return whether two values are equal and of one type; 1 and 1.0 are not."""
     if one is other:
         return True
     kind = type(one)
@@ -459,7 +459,7 @@ _GENERATORS = (SimpleType("Generator"), OptionalType(SimpleType("Generator")))
 
 
 def _written_arguments(schema: FunctionSchema) -> tuple[int, ...] | None:
-    """For an in-place or out form, the arguments that its returns are; None for every other operator."""
+    """Return the arguments that an in-place or out form returns; None for every other operator."""
     positions: list[int] = []
     for returned in schema.returns:
         found = _position_of_alias(returned, schema.arguments)

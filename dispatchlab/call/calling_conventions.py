@@ -103,7 +103,7 @@ def run_on_stack(
 
 
 def returns_of(values: Sequence[object]) -> object:
-    """Return the returns on a stack as a function returns them: None, the one, or a tuple."""
+    """Return the returns on a stack as a function does: None, one value, or a tuple."""
     return None if not values else values[0] if len(values) == 1 else tuple(values)
 
 
@@ -130,7 +130,7 @@ def _returning_written(called: Target, signature: CallSignature) -> Target:
 
 
 def _in_place(called: Target, signature: CallSignature, function: Target) -> Target:
-    """Return every argument in its place; by name where the function takes it no other way."""
+    """Return every argument by position, or by name where the function takes it only so."""
     parameters = list(inspect.signature(function).parameters.values())[-len(signature.arguments) :]
     by_name = [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
     if not by_name or not signature.arguments:

@@ -28,7 +28,7 @@ def available_keys(entry: OperatorEntry) -> tuple[DispatchKey, ...]:
 
 
 def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet, held: TableEntry | None) -> NoReturn:
-    """Raise what a call with the set `keys` meets at a slot that holds no kernel to run.
+    """Raise the error of a call with the set `keys` at a slot that holds no kernel to run.
 
     Raises:
         CallError: of kinds `no_tensor_arguments`, `missing_kernel`, `ambiguous_autogradother` or
@@ -86,7 +86,7 @@ def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet,
 
 
 def _nothing_above_the_backend(entry: OperatorEntry, name: str, keys: DispatchKeySet, local: str, there: str) -> str:
-    """Return the message for a key at which calls have something to do before they get to the backend, or nothing."""
+    """Return the message for a key with work before the backend, or nothing."""
     key = keys.highest()
     backends = tuple(one for one in keys if one.functionality <= DispatchKey.NestedTensor)
     # See Note [What to register below]
@@ -243,7 +243,7 @@ class CallTable:
         return made
 
     def returns(self, values: Sequence[object], result: object, held: TableEntry) -> tuple[object, ...]:
-        """Return all that a call returns, of what the kernel in `held` returned.
+        """Return all results of a call, from the results of the kernel in `held`.
 
         Raises:
             CallError: of kind `wrong_return`.

@@ -38,7 +38,7 @@ DEFAULT_MASKS = masks_of(DEFAULT_INCLUDED, DEFAULT_EXCLUDED)
 
 
 class _Thread(threading.local):
-    """The state of one thread; the class attributes are what a thread starts from."""
+    """The state of one thread; the class attributes are its initial state."""
 
     masks: Masks = DEFAULT_MASKS
     included: DispatchKeySet = DEFAULT_INCLUDED
@@ -128,7 +128,7 @@ class _KeysGuard(KeyGuard):
 
 
 class IncludeDispatchKeyGuard(_KeysGuard):
-    """Include keys, in addition to those that are.
+    """Include keys besides the included ones.
 
     >>> from dispatchlab import DispatchKey, Lab, tensor, trace
     >>> from dispatchlab.call import IncludeDispatchKeyGuard
@@ -146,7 +146,7 @@ class IncludeDispatchKeyGuard(_KeysGuard):
 
 
 class ExcludeDispatchKeyGuard(_KeysGuard):
-    """Exclude keys, in addition to those that are; an excluded key stays out even when it is included.
+    """Exclude keys besides the excluded ones; an excluded key stays out even when it is included.
 
     >>> from dispatchlab import DispatchKey, Lab, tensor, trace
     >>> from dispatchlab.call import ExcludeDispatchKeyGuard
@@ -187,7 +187,7 @@ class ForceDispatchKeyGuard(KeyGuard):
 
 
 class AutoDispatchBelowAutograd(ExcludeDispatchKeyGuard):
-    """Exclude every autograd key: what an autograd kernel holds while it calls on.
+    """Exclude every autograd key, as an autograd kernel does while it calls on.
 
     >>> from dispatchlab import Lab, tensor
     >>> from dispatchlab.call import AutoDispatchBelowAutograd

@@ -168,7 +168,7 @@ class PythonSignature:
 
     @property
     def positional(self) -> int:
-        """How many arguments can be given by position."""
+        """The number of arguments that can be given by position."""
         return sum(not parameter.by_name for parameter in self.parameters)
 
     @property
@@ -178,7 +178,7 @@ class PythonSignature:
 
     @property
     def required(self) -> int:
-        """How many arguments must be given."""
+        """The number of arguments that must be given."""
         return sum(not parameter.optional for parameter in self.parameters)
 
     def __str__(self) -> str:

@@ -83,7 +83,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 
 class VersionCounter:
-    """How often the memory of a tensor was written; shared by all tensors that view it."""
+    """A count of writes to the memory of a tensor, shared by all tensors that view it."""
 
     __slots__ = ("value",)
 
@@ -95,7 +95,7 @@ class VersionCounter:
 
 
 class History(Protocol):
-    """How a tensor came to be a view, as autograd keeps it."""
+    """The history of a view, as autograd keeps it."""
 
     def follow_base(self, view: Tensor) -> None:
         """Make the history of the base that of the view, whose memory was written since."""
@@ -166,7 +166,7 @@ class Tensor:
         self.start_history(VersionCounter(), requires_grad=requires_grad)
 
     def start_history(self, version_counter: VersionCounter, *, requires_grad: bool) -> None:
-        """Make this a leaf: no gradient yet, no view of anything, nothing that stands for something else."""
+        """Make this a leaf: without gradient and base, and with its own elements."""
         self.grad: Tensor | None = None
         self.grad_accumulator: ref[Any] | None = None
         self.made_by: object | None = None
@@ -209,7 +209,7 @@ class Tensor:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """How many elements apart neighbours are, by dimension; without elements, as if they were contiguous."""
+        """The distance between neighbours in elements, by dimension; as if contiguous when there are no elements."""
         if self.wrapped_strides is not None:
             return self.wrapped_strides
         if self.elements is None:
@@ -218,7 +218,7 @@ class Tensor:
 
     @property
     def version(self) -> int:
-        """How often its memory was written in place, through this tensor or through another one that shares it."""
+        """The number of in-place writes to its memory, through any tensor that shares it."""
         return self.version_counter.value
 
     @property
@@ -292,7 +292,7 @@ def is_inference_tensor(tensor: Tensor) -> bool:
 
 
 def shallow_copy(tensor: Tensor, kind: type[T]) -> T:
-    """Another tensor of the same memory, keys, version and history; what arrives at it and its views are its own.
+    """Return another tensor of the same memory, keys, version and history, with a gradient and views of its own.
 
     Args:
         tensor: what is copied.
@@ -309,7 +309,7 @@ def shallow_copy(tensor: Tensor, kind: type[T]) -> T:
 
 
 def of_class(tensor: Tensor, kind: type[T], alias: Callable[[Tensor], Tensor] | None = None) -> T:
-    """Return the same memory as a tensor of another class; see `as_subclass` of `dispatchlab.lab.overrides`.
+    """Return a tensor of another class with the same memory; see `as_subclass` of `dispatchlab.lab.overrides`.
 
     Raises:
         CallError: a handler returned a tensor of a class of its own.
@@ -411,5 +411,5 @@ def wrapped_number(number: Number) -> Tensor:
 
 
 def unwrapped_number(value: object) -> object:
-    """Return the number of a tensor that is a wrapped one; every other value as it is."""
+    """Return the number of a tensor that wraps one; every other value as it is."""
     return value.item() if isinstance(value, Tensor) and value.is_wrapped_number else value

@@ -50,7 +50,7 @@ class DType(IntEnum):
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """How the elements are kept."""
+        """The form in which elements are kept."""
         return _NUMPY[self]
 
     @property
@@ -98,7 +98,7 @@ def dtype_of(array: np.ndarray[Any, Any]) -> DType:
 
 
 def stored(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
-    """Return an array as tensors of a dtype keep it; the same one when it is as it should be."""
+    """Return an array as tensors of a dtype keep it; the same array if that is its form already."""
     kept = array if array.dtype == dtype.numpy else array.astype(dtype.numpy)
     if dtype is not DType.bfloat16 or not array.size:
         return kept
@@ -111,7 +111,7 @@ def stored(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
 
 
 def promoted(first: DType, second: DType) -> DType:
-    """Return the dtype that holds both: the higher category wins, and equal ones join as numpy has it."""
+    """Return the dtype that holds both: the higher category wins, and equal ones join as in numpy."""
     if first == second:
         return first
     if first.category == second.category:
@@ -142,7 +142,7 @@ def result_dtype(operands: Iterable[tuple[DType, int] | float | complex]) -> DTy
 
 
 def _combined(higher: DType | None, lower: DType | None) -> DType | None:
-    """`combine_categories`: what ranks lower adds its category, and the higher one keeps its width if it has one."""
+    """`combine_categories`: a lower rank adds its category, and a higher one keeps its width if it has one."""
     if higher is None or lower is None:
         return lower if higher is None else higher
     if higher.category == 3:

@@ -57,7 +57,7 @@ def handles(value: object, protocol: str) -> bool:
 
 
 def may_differ(kind: type) -> bool:
-    """Return whether of two objects of a class one may have a handler, and the other none."""
+    """Return whether one object of a class may have a handler, and another one not."""
     return kind.__dictoffset__ != 0 or issubclass(kind, type) or hasattr(kind, "__getattr__")
 
 
@@ -103,7 +103,7 @@ While it is empty, `function_thread` need not be read.
 
 
 class FunctionGuard:
-    """A block in which a thread does something else with handlers; it may be entered again inside."""
+    """A block that changes the state of a thread for handlers; it may be entered again inside."""
 
     __slots__ = ("_found",)
 

@@ -140,7 +140,7 @@ class TracedKernel:
 
 @dataclass(slots=True)
 class TracedGuard:
-    """A guard, and what ran inside of it.
+    """A guard, and the events inside it.
 
     Args:
         name: what it is, such as `AutoDispatchBelowAutograd`.
@@ -159,7 +159,7 @@ class TracedGuard:
 
 @dataclass(slots=True)
 class TracedCall:
-    """A call, and what its kernel did in turn.
+    """A call, and the events inside its kernel.
 
     Args:
         kind: `[call]`, `[redispatch]`, `[callBoxed]` or `[redispatchBoxed]`.

@@ -38,7 +38,7 @@ class Command(click.Command):
         self.format_options(ctx, formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, the rare ones after the others."""
+        """Write the options, the rare ones last."""
         is_short = bool(ctx.meta.get(SHORT))
         common, rare = list[tuple[str, str]](), list[tuple[str, str]]()
         for param in self.get_params(ctx):

@@ -96,7 +96,7 @@ def chosen_format(asked: Format | None) -> Format:
 
 
 class Drawn(str):
-    """A text with control characters of its own, such as colours; those in what it shows are spelled out."""
+    """A text with control characters of its own, such as colours; others in its content are spelled out."""
 
     __slots__ = ()
 
@@ -117,12 +117,12 @@ def use_color() -> bool:
 
 
 def _colors_are_forced() -> bool:
-    """Return whether FORCE_COLOR asks for colours where there is no terminal, and nothing asks for none."""
+    """Return whether FORCE_COLOR asks for colours without a terminal, and no option forbids them."""
     return os.environ.get("FORCE_COLOR", "0") not in ("", "0") and use_color()
 
 
 def progress_display() -> Display:
-    """Bars on a terminal; elsewhere a line now and then of what takes long; nothing with `--quiet`."""
+    """Return bars on a terminal; elsewhere a line now and then for long work; nothing with `--quiet`."""
     from dispatchlab.views.progress import BarDisplay, Display, LineDisplay
 
     global _display
@@ -239,7 +239,7 @@ def save(path: str, content: str | bytes, kind: FileKind) -> None:
 def show_and_keep(
     asked: Any, view: View[Any], page: str | None, *, others: Mapping[str, Callable[[], str]] = _NONE
 ) -> None:
-    """Print a result in the requested format, and write it as a report to keep where one was asked for.
+    """Print a result in the requested format, and write a report if one was asked for.
 
     Args:
         asked: the value of `--format`.

@@ -298,7 +298,7 @@ def _standing(held: TableEntry, entry: OperatorEntry, fallbacks: Fallbacks) -> H
 
 
 def deciders(lowered: Sequence[LoweredRegistration], semantics: Semantics) -> tuple[int, ...]:
-    """For each registration those that can make it be refused, itself if it is at fault."""
+    """Return for each registration those that can cause its refusal, itself if it is at fault."""
     return _refusals(lowered, semantics).deciders
 
 

@@ -276,7 +276,7 @@ class Dispatcher:
         return introspection.operator_in(self.state, name)
 
     def operators(self) -> tuple[OperatorName, ...]:
-        """Return every operator that something is registered for, by name."""
+        """Return every operator with a registration, by name."""
         return tuple(entry.name for entry in introspection.operators_in(dict(self.state)))
 
     def namespaces(self) -> tuple[str, ...]:
@@ -362,7 +362,7 @@ class Dispatcher:
         return introspection.snapshot(self.state, operator, self.semantics)
 
     def explain(self, name: OperatorName | str) -> OperatorView | None:
-        """Return an operator with the reason of each row of its table and what lost to it."""
+        """Return an operator with the reason of each row of its table and the kernels that lost to it."""
         parsed = parse_name(name) if isinstance(name, str) else name
         from dispatchlab.engine.row_reasons import operator_view  # costs start-up, and a dump shows no reasons
 

@@ -92,7 +92,7 @@ class Fallbacks:
         return found
 
     def put(self, bit: int, entry: RegisteredKernel, *, replaces: bool = False) -> Fallbacks:
-        """With `entry` at the slot of `bit`; `replaces` when that slot need not be free."""
+        """Return them with `entry` at the slot of `bit`; `replaces` when that slot need not be free."""
         made = Fallbacks.__new__(Fallbacks)  # made from what is there: a dispatcher starts with one after another
         made._by_slot = {**self._by_slot, bit: entry}
         made._entries = {**self._entries, bit: entry.because(Provenance.FALLBACK)}
@@ -104,13 +104,13 @@ class Fallbacks:
         return made
 
     def without(self, bit: int, entry: RegisteredKernel) -> Fallbacks:
-        """Without `entry`, and without a fallback at the slot of `bit`."""
+        """Return them without `entry`, and without a fallback at the slot of `bit`."""
         left = {other: kept for other, kept in self._by_slot.items() if other != bit}
         replacing = self.replacing - {entry} if self.replacing else self.replacing
         return Fallbacks(left, builtin=self.builtin, replacing=replacing)
 
     def shipped(self) -> Fallbacks:
-        """Return the same, as builtin ones: they are never released."""
+        """Return them as builtin fallbacks, which are never released."""
         return Fallbacks(self._by_slot, builtin=MappingProxyType(self._by_slot))
 
 

@@ -88,13 +88,13 @@ class RegistrationHandle:
 
 
 def not_copied(owner: object) -> TypeError:
-    """Refuse to copy or pickle what holds registrations: the end of a second owner would release the first's."""
+    """Refuse to copy or pickle an owner of registrations: the end of a second owner would release the first's."""
     name = type(owner).__name__
     return TypeError(f"cannot copy or pickle a {name}: it owns its registrations; hand the {name} itself on")
 
 
 def release_all(handles: Iterable[RegistrationHandle]) -> None:
-    """Release every one of them, in order.
+    """Release all of them, in order.
 
     Raises:
         Exception: what one raised, when all were tried; an ExceptionGroup when several did.
@@ -112,6 +112,6 @@ def release_all(handles: Iterable[RegistrationHandle]) -> None:
 
 
 def forget_all(handles: Iterable[RegistrationHandle]) -> None:
-    """Forget every one of them, in order."""
+    """Forget all of them, in order."""
     for handle in handles:
         handle.forget()

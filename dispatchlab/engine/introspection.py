@@ -75,7 +75,7 @@ def _definition_text(definition: Definition, schema_2020: bool) -> str | None:  
 
 
 def rows(slots: Slots, semantics: Semantics) -> dict[int, TableEntry]:
-    """Slot -> what it holds, in the order of the table."""
+    """Return slot -> its content, in the order of the table."""
     by_slot = {slot: held for held, bits in slots.items() for slot in set_bits(bits)}
     return {slot: by_slot[slot] for slot in semantics.in_order(by_slot)}
 

@@ -69,7 +69,7 @@ def violations(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics)
 
 
 def stale_keys(slots: Slots, expected: Slots) -> int:
-    """Return the slots that hold something else than they should, as bits."""
+    """Return the slots that do not hold their expected entry, as bits."""
     bits = 0
     for held in {**slots, **expected}:
         bits |= slots.get(held, 0) ^ expected.get(held, 0)
@@ -187,7 +187,7 @@ def _sound_under(definition: Definition | None) -> _Sound:
 
 @lru_cache(1 << 8)
 def _one_object(signed: _Signed) -> _Signed:
-    """Equal sets as one object, which is quick to compare."""
+    """Return equal sets as one object, which is quick to compare."""
     return signed
 
 

@@ -65,7 +65,7 @@ class LabSpace:
         return f"<LabSpace {self._semantics.name} of {len(self._registrations)} registrations>"
 
     def empty(self) -> LabState:
-        """Return the state in which nothing is registered but what the semantics brings along."""
+        """Return the state with only the semantics' own registrations."""
         return self._empty
 
     def register(self, state: LabState, index: int, /) -> tuple[LabState, Refusal | None]:
@@ -136,7 +136,7 @@ class LabSpace:
         return frozenset({FALLBACKS})
 
     def touched(self) -> frozenset[StateVariable]:
-        """Return every variable that was read or written so far, what observations look at included.
+        """Return every variable that was read or written so far, also by observations.
 
         What Python keeps for an operator counts as a part of the operator.
         """
@@ -155,7 +155,7 @@ class LabSpace:
         return values(state)
 
     def deciders(self) -> Sequence[int]:
-        """For each registration those that can make it be refused."""
+        """Return for each registration those that can cause its refusal."""
         from dispatchlab.engine.dependences import deciders
 
         return deciders(self.lowered, self._semantics)
@@ -183,7 +183,7 @@ class LabState(dict[StateVariable, object]):
 
 
 def _only_impl(lowered: LoweredRegistration) -> RegisterImpl | None:
-    """Return the kernel that a registration consists of: most are one.
+    """Return the one kernel of a registration, as most have.
 
     Where its operator is there already it needs no transaction: the one that made the operator has noted what a kernel
     touches, the operator and the fallbacks.
@@ -193,7 +193,7 @@ def _only_impl(lowered: LoweredRegistration) -> RegisterImpl | None:
 
 
 def why(expected: State, actual: State, semantics: Semantics) -> tuple[str, ...]:
-    """Return the reasons for the difference; empty when there is none that the engine knows."""
+    """Return the reasons for the difference; empty when the engine knows none."""
     reasons: list[str] = []
     for name in sorted({variable for state in (expected, actual) for variable in state if isinstance(variable, str)}):
         left, right = operator_in(expected, name), operator_in(actual, name)

@@ -67,7 +67,7 @@ class Registrations:
         return whole
 
     def release(self) -> None:
-        """Undo everything, what was registered first first; a second release is harmless."""
+        """Undo everything in the order of registration; a second release is harmless."""
         release_all(self.handles)
 
     def __enter__(self) -> Self:
@@ -278,7 +278,7 @@ class Library(Registrations):
         return key
 
     def _text(self, debug: str, function: object = None) -> str:
-        """Return a text of its own, or empty where the library has one."""
+        """Return the given text, or empty where the library has one."""
         return debug if debug or self._has_debug else debug_of_kernel(function)
 
     def _add(self, registration: Def | Impl | Fallback, what: str) -> RegistrationHandle:

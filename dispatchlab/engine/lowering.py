@@ -86,7 +86,7 @@ class LoweredRegistration:
 
 
 def register(semantics: Semantics, state: Transaction, lowered: LoweredRegistration) -> None:
-    """Make all of its registrations or, when one is refused, what Note [Traces of a refusal] says.
+    """Make all of its registrations or, when one is refused, those that Note [Traces of a refusal] names.
 
     Raises:
         RegistrationError: one is refused.
@@ -104,7 +104,7 @@ def register(semantics: Semantics, state: Transaction, lowered: LoweredRegistrat
 
 
 def release(semantics: Semantics, state: Transaction, lowered: LoweredRegistration) -> None:
-    """Undo a lowered registration: what was registered first is released first, as a library does it."""
+    """Undo a lowered registration in the order of registration, as a library does."""
     for primitive in lowered.primitives:
         primitive.release(semantics, state)
 

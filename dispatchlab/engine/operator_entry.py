@@ -125,7 +125,7 @@ class OperatorEntry(NamedTuple):
     def with_kernels(
         self, bit: int, at_key: tuple[RegisteredKernel, ...], wanted: int, fill: Fill, fallbacks: Fallbacks
     ) -> OperatorEntry:
-        """With other kernels at a key, by its bit, and the `wanted` slots computed anew."""
+        """Return the entry with other kernels at a key, by its bit, and the `wanted` slots computed anew."""
         name, stored, defs, kernels, present, own, held, signatures, tags, names = self
         if not bit & wanted and bit & ALL_SLOTS:
             own, held = _kept(own, held, bit, kernels.get(bit, ()), at_key)
@@ -146,7 +146,7 @@ class OperatorEntry(NamedTuple):
         return _new(OperatorEntry, (name, stored, defs, kernels, present, own, left, signatures, tags, names))
 
     def refreshed(self, wanted: int, fill: Fill, fallbacks: Fallbacks) -> OperatorEntry:
-        """With the `wanted` slots computed anew."""
+        """Return the entry with the `wanted` slots computed anew."""
         return self.with_kernels(0, (), wanted, fill, fallbacks)
 
     def active(self, bit: int) -> RegisteredKernel | None:

@@ -245,7 +245,7 @@ def computed_table(precedence: Precedence, present: int, kernels: Kernels, fallb
 
 
 def with_own(slots: Slots, own: int, kernels: Kernels) -> Slots:
-    """`slots`, and the `own` ones with the newest kernels of their own keys."""
+    """Return `slots` with the newest kernels of their own keys in the `own` ones."""
     found = slots.copy()
     while own:
         bit = own & -own

@@ -63,7 +63,7 @@ class Compound:
 
 
 class Refused:
-    """A registration that is refused whatever the state is, in its place among the others."""
+    """A registration that is refused in every state, in its place among the others."""
 
     __slots__ = ("error",)
 
@@ -75,7 +75,7 @@ class Refused:
         raise self.error.with_traceback(None)
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
-        """Never registered, so there is nothing to do."""
+        """Do nothing: it was never registered."""
 
 
 class RegisterClaim:
@@ -98,7 +98,7 @@ class RegisterClaim:
         state.put(self.variable, self)
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
-        """Frees what was claimed."""
+        """Release the claim."""
         if state.get(self.variable) is self:
             state.put(self.variable, None)
 
@@ -213,7 +213,7 @@ def _merged(name: OperatorName, stored: Stored, new: Definition) -> Stored:
 
 
 def _in_dump_order(entry: OperatorEntry, semantics: Semantics) -> Sequence[RegisteredKernel]:
-    """Return every kernel, inactive ones included, in an order that does not depend on how it came about."""
+    """Return every kernel, inactive ones included, in an order that does not depend on its history."""
     bits = sorted(entry.kernels, key=semantics.dump_order.__getitem__)
     return [kernel for bit in bits for kernel in entry.kernels[bit]]
 
@@ -353,7 +353,7 @@ class RegisterFallback:
             self._change(semantics, state, left if builtin is None else left.put(self.bit, builtin))
 
     def _is_over_builtin(self, fallbacks: Fallbacks) -> bool:
-        """Return whether it takes the place of a builtin one, and of no other."""
+        """Return whether it replaces a builtin fallback, and no other."""
         return self.replaces and fallbacks.by_slot.get(self.bit) is fallbacks.builtin.get(self.bit)
 
     def _change(self, semantics: Semantics, state: Transaction, fallbacks: Fallbacks) -> None:

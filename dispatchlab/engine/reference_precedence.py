@@ -92,7 +92,7 @@ class Plain:
 
     @cached_property
     def runs(self) -> tuple[SlotRun, ...]:
-        """The slots, a few at a time: tables that differ in one place have all other runs in common."""
+        """The slots, a few at a time: tables with one difference share all other runs."""
         runs = []
         for start in range(0, len(self.slots), _RUN):
             keys = self.slots[start : start + _RUN]
@@ -304,7 +304,7 @@ def plain_table(plain: Plain, present: int, fallback_slots: int, fallthrough_slo
 
 
 def plain_shape(plain: Plain, present: int, fallback_slots: int, fallthrough_slots: int) -> Shape:
-    """`plain_table` by what won each slot; the arguments are the same."""
+    """Return `plain_table` by the winner of each slot; the arguments are the same."""
     own, kernels, filled, ambiguous = plain_table(plain, present, fallback_slots, fallthrough_slots)
     shape = {(source, REASON_OF[source]): slots for source, slots in kernels.items()}
     for reason, slots in (

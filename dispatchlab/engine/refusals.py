@@ -27,7 +27,7 @@ def _by(debug: str) -> str:
 
 
 def duplicate_def(operator: OperatorName, stored: Stored, new: Definition) -> RegistrationError:
-    """Return a second live def."""
+    """Return the refusal of a second live def."""
     return RegistrationError(
         ErrorKind.DUPLICATE_DEF,
         f"{operator} is defined already, as {stored.schema}{_by(stored.debug)}, and a second def"
@@ -44,7 +44,7 @@ def duplicate_def(operator: OperatorName, stored: Stored, new: Definition) -> Re
 
 
 def schema_conflict(operator: OperatorName, stored: Stored, new: Definition) -> RegistrationError:
-    """Return a second def with another schema, where equal ones are merged."""
+    """Return the refusal of a second def with another schema, where equal ones are merged."""
     return RegistrationError(
         ErrorKind.SCHEMA_CONFLICT,
         f"{operator} is defined already, as {stored.schema}{_by(stored.debug)}; a second def must have an equal schema "
@@ -133,7 +133,7 @@ def too_many_arguments(operator: OperatorName, count: int) -> RegistrationError:
 
 
 def duplicate_fallback(key: DispatchKey, existing: RegisteredKernel, new: RegisteredKernel) -> RegistrationError:
-    """Return a second fallback at one key."""
+    """Return the refusal of a second fallback at one key."""
     return RegistrationError(
         ErrorKind.DUPLICATE_FALLBACK,
         f"{key} has a backend fallback already{_by(existing.debug)} and a second{_by(new.debug)} is refused: "
@@ -143,7 +143,7 @@ def duplicate_fallback(key: DispatchKey, existing: RegisteredKernel, new: Regist
 
 
 def duplicate_library(namespace: str, existing: str, new: str) -> RegistrationError:
-    """Return a second DEF library of one namespace."""
+    """Return the refusal of a second DEF library of one namespace."""
     return RegistrationError(
         ErrorKind.DUPLICATE_LIBRARY,
         f"the namespace {namespace} is claimed already{_by(existing)}, so a second DEF library{_by(new)} is refused: "
@@ -153,7 +153,7 @@ def duplicate_library(namespace: str, existing: str, new: str) -> RegistrationEr
 
 
 def duplicate_kernel(place: str, existing: str, new: str) -> RegistrationError:
-    """Return a second kernel where `torch.library` takes one."""
+    """Return the refusal of a second kernel where `torch.library` takes one."""
     return RegistrationError(
         ErrorKind.DUPLICATE_KERNEL,
         f"torch.library has a kernel of {place} already{_by(existing)}, and a second is refused{_by(new)}: "

@@ -46,7 +46,7 @@ from dispatchlab.model.slot_set import DUMP_ORDER, KEY_BIT, UNDEFINED_SLOT, set_
 
 
 class SignatureLife(Enum):
-    """How long the C++ signature of a kernel is held against other kernels."""
+    """The time during which the C++ signature of a kernel is compared with those of other kernels."""
 
     KERNEL = "as long as the kernel is registered"
     OPERATOR = "as long as the operator exists, and even when the kernel is refused"
@@ -244,7 +244,7 @@ def unknown_keys(profile: Profile) -> tuple[str, ...]:
 
 
 def _refresh(rules: PrecedenceRules, measured: Mapping[str, Names]) -> Mapping[DispatchKey, int]:
-    """Return the slots for every key that a kernel can be at; where nothing is measured, those that it can change."""
+    """Return the refreshed slots for every key of a kernel; without measurements, those that it can change."""
     return {
         key: bits_named(measured[key.name]) if key.name in measured else rules.reach(key)
         for key in DispatchKey
@@ -289,7 +289,7 @@ def _made(name: str) -> Semantics:
 
 
 class _Named(Mapping[str, Semantics]):
-    """All semantics by their names; one is made when it is first asked for."""
+    """The semantics by name; each is made on first use."""
 
     def __getitem__(self, name: str) -> Semantics:
         if name not in self:
@@ -379,7 +379,7 @@ _AUTOGRAD = "dispatchlab.lab.autograd_fallback:autograd_fallback"
 
 @dataclass(frozen=True, slots=True)
 class NamedFunction:
-    """A function that is imported when it is first called: what runs at a key stands above the engine.
+    """A function that is imported on its first call, because the code behind a key stands above the engine.
 
     Args:
         reference: `package.module:function`.
@@ -417,7 +417,7 @@ def _kernel(key: str, found: BuiltinFallback) -> Kernel:
 
 
 def is_builtin(debug: str) -> bool:
-    """Return whether a fallback with this debug text is one of PyTorch's, of whatever version, at whatever key."""
+    """Return whether a fallback with this debug text is one of PyTorch's, of any version and at any key."""
     return any(source in debug for source in _sources())
 
 

@@ -17,11 +17,11 @@ from dispatchlab.engine.operator_entry import OperatorEntry
 
 
 class PythonEntry(Protocol):
-    """Something that was registered; an object that is equal to itself alone."""
+    """An entry that was registered; equal to itself alone."""
 
     @property
     def debug(self) -> str:
-        """Where it comes from, as a snapshot shows it."""
+        """The source of the entry, as a snapshot shows it."""
 
     @property
     def by_object(self) -> bool:
@@ -29,7 +29,7 @@ class PythonEntry(Protocol):
 
 
 class PythonKey(NamedTuple):
-    """Under what an entry is kept.
+    """The key under which an entry is kept.
 
     Args:
         registry: the registry, such as `torch_library`; one that begins with `_` is part of the state and never shown.
@@ -58,7 +58,7 @@ class PythonState(NamedTuple):
         return dict(self.entries).get(key, ())
 
     def put(self, key: PythonKey, registered: tuple[PythonEntry, ...]) -> PythonState:
-        """With other entries under a key."""
+        """Return the state with other entries under a key."""
         found = dict(self.entries)
         if registered:
             found[key] = registered
@@ -67,7 +67,7 @@ class PythonState(NamedTuple):
         return PythonState(tuple(sorted(found.items(), key=lambda item: item[0])))
 
     def without_overload(self) -> PythonState:
-        """Without what belongs to the `OpOverload`: its operator is defined no more."""
+        """Return the state without the entries of the `OpOverload`, whose operator is not defined any more."""
         left = ((key, tuple(one for one in registered if not one.by_object)) for key, registered in self.entries)
         return PythonState(tuple((key, registered) for key, registered in left if registered))
 
@@ -93,7 +93,7 @@ class NamespaceVariable(NamedTuple):
 
 
 class PythonVariable(NamedTuple):
-    """The variable of what Python keeps for an operator; its value is a `PythonState`."""
+    """The variable for Python's entries of an operator; its value is a `PythonState`."""
 
     operator: str
 
@@ -162,12 +162,12 @@ class Transaction:
         return kept or NOTHING_IN_PYTHON  # type: ignore[return-value]  # likewise
 
     def put_python(self, operator: str, kept: PythonState) -> None:
-        """Change what Python keeps for an operator."""
+        """Change Python's entries for an operator."""
         self.touched.add(operator)
         self.changes[PythonVariable(operator)] = kept if kept.entries else None
 
     def operators(self) -> Iterator[OperatorEntry]:
-        """Return every operator there is, in no promised order; all of them count as read."""
+        """Return every operator, in no promised order; all of them count as read."""
         for variable in [*self.base, *(variable for variable in self.changes if variable not in self.base)]:
             if isinstance(variable, str):
                 entry = self.operator(variable)

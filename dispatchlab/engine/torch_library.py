@@ -89,7 +89,7 @@ class TorchLibraryPrimitive(Compound):
         return f"{type(self).__name__}({self.call.function} {self.variable})"
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
-        """For the object of a `custom_op` where there is one, else with the library of the call."""
+        """Register with the object of a `custom_op` where there is one, else with the library of the call."""
         made = _custom_op(state.python(self.variable))
         if made is None:
             self._on_operator(semantics, state)
@@ -210,7 +210,7 @@ class OpenCustomOp(TorchLibraryPrimitive):
         return next(primitive.definition.schema for primitive in self.contents if isinstance(primitive, RegisterDef))
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
-        """Destroys the library of an older `custom_op` of the same name."""
+        """Destroy the library of an older `custom_op` of the same name."""
         for older in state.python(self.variable).at(_LIBRARY):
             assert isinstance(older, OpenCustomOp)
             older._destroy(semantics, state)
@@ -380,7 +380,7 @@ class _Part(TorchLibraryPrimitive):
         self._made = made
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
-        """Refused where the same call by name is."""
+        """Register, unless the same call by name is refused."""
         made = self._made
         match self.call.function:
             case TorchLibraryFunction.REGISTER_FAKE:

@@ -35,7 +35,7 @@ _ONE_OF_MANY = (
 
 
 def check_written(written: object) -> None:
-    """Refuse what cannot be recorded.
+    """Refuse writes that cannot be recorded.
 
     Raises:
         AutogradError: of kind `leaf_modified` for a leaf that requires gradients, or a view of one; of kind
@@ -60,11 +60,11 @@ class CopySlices(Node):
     __slots__ = ()
 
     def run_without_gradients(self) -> None:
-        """Nothing: what it would need, the node of the write inside of it has saved."""
+        """Do nothing: the node of the write inside it has saved all that is needed."""
 
 
 def set_history_in_place(calls: Calls, node: Node, written: object) -> None:
-    """Make a node the history of what it wrote, of the base of that, and of all other views."""
+    """Make a node the history of a written tensor, of its base, and of all other views."""
     assert isinstance(written, Tensor)
     history = history_of(written)
     if history is None:

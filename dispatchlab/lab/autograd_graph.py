@@ -97,7 +97,7 @@ class SavedTensor:
 
 
 def _shallow_copy(node: Node, tensor: Tensor) -> Tensor:
-    """Return the same memory without history; handlers are asked for it by a `detach`, which is no call of an operator.
+    """Return the same memory without history; handlers see a `detach` that is no call of an operator.
 
     Source: c10/core/TensorImpl.cpp (`shallow_copy_and_detach_core`).
     """
@@ -179,7 +179,7 @@ class Node:
             saved.check(self)
 
     def run_without_gradients(self) -> None:
-        """Look at what was kept, as PyTorch does where no gradient of any of its results has arrived, too.
+        """Check the kept values, as PyTorch does when no gradient of any result has arrived, too.
 
         Raises:
             AutogradError: something was written since, or is gone.
@@ -191,7 +191,7 @@ class Node:
         return self.next_edges[at] is not None
 
     def release(self) -> None:
-        """Forget what was kept."""
+        """Forget the kept values."""
         for saved in self.saved.values():
             saved.release()
 
@@ -200,7 +200,7 @@ class Node:
 
 
 class AccumulateGrad(Node):
-    """Where a gradient ends: it is added to the `grad` of a leaf, as soon as all of it has arrived."""
+    """The end of a gradient: it is added to the `grad` of a leaf, as soon as all of it has arrived."""
 
     __slots__ = ("leaf",)
 

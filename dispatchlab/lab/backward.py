@@ -142,7 +142,7 @@ def _first_gradient(calls: Calls, tensor: Tensor, gradient: Tensor | None) -> Te
 
 
 def _accumulate(calls: Calls, leaf: Tensor, gradient: Tensor) -> None:
-    """Add a gradient to what a leaf has; source: torch/csrc/autograd/functions/accumulate_grad.h.
+    """Add a gradient to that of a leaf; source: torch/csrc/autograd/functions/accumulate_grad.h.
 
     The first one is copied, for others may have it. Later ones are added in place, unless that is recorded or would
     write something of more keys, such as a batch, into something of fewer.
@@ -157,7 +157,7 @@ def _accumulate(calls: Calls, leaf: Tensor, gradient: Tensor) -> None:
 
 
 def _dependencies(root: Node) -> defaultdict[Node, int]:
-    """For every node that `root` leads to, how many edges lead to it."""
+    """Return for every node below `root` the number of edges that lead to it."""
     depends: defaultdict[Node, int] = defaultdict(int)
     seen, todo = {root}, [root]
     while todo:

@@ -118,7 +118,7 @@ def select_rule(calls: Calls) -> Callable[[Tensor, int, int], Tensor]:
 def vmap(
     calls: Calls, function: Callable[..., Any], in_dims: int | Sequence[int | None] = 0, out_dims: int = 0
 ) -> Callable[..., Any]:
-    """Return a function that does for a whole batch what `function` does for one element.
+    """Return a function that applies `function` to each element of a batch at once.
 
     Args:
         calls: the operators.

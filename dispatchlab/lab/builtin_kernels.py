@@ -48,7 +48,7 @@ def zero_tensor(called: Operator, keys: DispatchKeySet, stack: list[object]) -> 
 
 
 def _materialize(called: Operator, keys: DispatchKeySet, stack: list[object], key: DispatchKey) -> None:
-    """Replace the tensors with `key` by tensors with elements, redispatch below it, and write back what was written."""
+    """Replace tensors with `key` by tensors with elements, redispatch below it, and write back the changes."""
     below = keys & _below(key)
     aliases = [argument.alias for argument in called.schema.arguments if argument.alias is not None]
     writes = {alias.is_write for alias in aliases}
@@ -99,7 +99,7 @@ def _found(called: Operator, name: str) -> Operator | None:
 
 
 def _clone(called: Operator, tensor: Tensor) -> Tensor:
-    """Return a tensor of the elements that one stands for: a call of `clone`, which every key above sees."""
+    """Return a tensor with the elements that another stands for: a call of `clone`, which every key above sees."""
     clone = _found(called, "clone")
     made = _standing_for_itself(tensor) if clone is None else clone(tensor)
     assert isinstance(made, Tensor)
@@ -107,7 +107,7 @@ def _clone(called: Operator, tensor: Tensor) -> Tensor:
 
 
 def _zeros(called: Operator, tensor: Tensor) -> Tensor:
-    """Zeros: one, expanded, where there are operators for it."""
+    """Return zeros: one expanded zero, where there are operators for it."""
     zeros, expand = _found(called, "zeros"), _found(called, "expand")
     if zeros is None or expand is None:
         return _standing_for_itself(tensor)

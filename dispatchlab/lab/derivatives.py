@@ -133,12 +133,12 @@ def mul_tensor_backward(calls: Calls, grad: Tensor, other: Tensor, self_st: DTyp
 
 
 def mul_scalar_backward(calls: Calls, grad: Tensor, other: Number, self_st: DType) -> Tensor:
-    """Return the gradient of what was multiplied by a number."""
+    """Return the gradient of a tensor that was multiplied by a number."""
     return handle_r_to_c(calls, self_st, calls("mul.Scalar")(grad, other.conjugate()))
 
 
 def div_tensor_self_backward(calls: Calls, grad: Tensor, other: Tensor, self_st: DType) -> Tensor:
-    """Return the gradient of what was divided."""
+    """Return the gradient of the dividend."""
     return handle_r_to_c(calls, self_st, calls("div.Tensor")(grad, conj(calls, other)))
 
 
@@ -189,7 +189,7 @@ def permute_backwards(calls: Calls, grad: Tensor, fwd_dims: Sequence[int]) -> Te
 
 
 def reshape(calls: Calls, self: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return a view where there can be one, and a view of a copy elsewhere."""
+    """Return a view where possible, and elsewhere a view of a copy."""
     viewable = is_viewable(self.shape, self.strides, shape) and not self.key_bits & _BATCHED
     whole = self if viewable else calls("clone")(self, memory_format=_CONTIGUOUS)
     viewed: Tensor = calls("view" if viewable else "_unsafe_view")(whole, list(shape))
@@ -209,7 +209,7 @@ def sum_backward(
     dims: Sequence[int] | None,
     keepdim: bool,  # noqa: FBT001
 ) -> Tensor:
-    """Return the gradient of what was summed up along some dimensions; along all when there are none."""
+    """Return the gradient of a tensor that was summed up along some dimensions, or along all if there are none."""
     if not keepdim and sizes and dims:
         for dim in dims if len(dims) == 1 else sorted(one % len(sizes) for one in dims):
             grad = calls("unsqueeze")(grad, dim)
@@ -218,7 +218,7 @@ def sum_backward(
 
 
 def sum_to_size(calls: Calls, tensor: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return a gradient of the shape that was broadcast, of the gradient of what it was broadcast to."""
+    """Return the gradient of a tensor that was broadcast, from the gradient of the result."""
     if tensor.shape == tuple(shape):
         return tensor
     if not shape:
@@ -235,7 +235,7 @@ def sum_to_size(calls: Calls, tensor: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def to_copy_backward(calls: Calls, grad: Tensor, copied: Geometry) -> Tensor:
-    """Return the gradient with the dtype, the layout and the device of what was copied."""
+    """Return the gradient with the dtype, the layout and the device of the copied tensor."""
     if (grad.dtype, grad.layout, grad.device) == (copied.dtype, copied.layout, copied.device):
         return grad
     gradient: Tensor = calls("_to_copy")(grad, dtype=copied.dtype, layout=copied.layout, device=copied.device)
@@ -243,13 +243,13 @@ def to_copy_backward(calls: Calls, grad: Tensor, copied: Geometry) -> Tensor:
 
 
 def unsqueeze_to(calls: Calls, self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """With the dimension that `squeeze` left out, where it did."""
+    """Return the tensor with the dimension that `squeeze` left out, where it did."""
     unsqueezed: Tensor = calls("unsqueeze")(self, dim % len(sizes)) if sizes and sizes[dim] == 1 else self
     return unsqueezed
 
 
 def unsqueeze_all_to(calls: Calls, self: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
-    """With the dimensions that `squeeze` left out, where it did."""
+    """Return the tensor with the dimensions that `squeeze` left out, where it did."""
     for dim in sorted({one % max(len(sizes), 1) for one in dims}):
         self = unsqueeze_to(calls, self, dim, sizes)
     return self

@@ -7,7 +7,7 @@ from dispatchlab.errors import DispatchLabError
 
 
 class AutogradErrorKind(WordEnum):
-    """Why a gradient cannot be had."""
+    """The reason why there is no gradient."""
 
     SAVED_VALUE_MODIFIED = "saved_value_modified"
     GRAPH_FREED = "graph_freed"

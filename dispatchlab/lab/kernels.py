@@ -35,7 +35,7 @@ from dispatchlab.model.keys import DispatchKey
 
 
 def refused(message: str) -> CallError:
-    """Return the error of a kernel that cannot do what it was asked."""
+    """Return the error of a kernel that cannot do its work."""
     return CallError(ErrorKind.OTHER, message)
 
 
@@ -191,7 +191,7 @@ def _kept(array: Array, dtype: DType) -> Array:
 
 
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: FBT001, FBT002
-    """`copy_` for every backend; of complex numbers that go into real ones, the real part; on Meta, a check."""
+    """Copy, for every backend; from complex to real the real part; on Meta, a check."""
     if self is src:
         return self
     _check_copied(self, src)
@@ -289,13 +289,13 @@ class _Computed:
     def result(
         compute: Callable[[], Array], shape: tuple[int, ...], like: Tensor, dtype: DType, device: Device | None = None
     ) -> Tensor:
-        """Return a result with what `compute` gives."""
+        """Return a result with the elements of `compute`."""
         where = like.device if device is None else device
         return Tensor(np.asarray(compute()), device=where, layout=like.layout, dtype=dtype)
 
     @staticmethod
     def written(self: Tensor, compute: Callable[[], Array]) -> Tensor:
-        """Return the tensor, after what `compute` gives was written into it."""
+        """Return the tensor, with the elements of `compute` written into it."""
         self.data[...] = stored(compute(), self.dtype)
         return self
 
@@ -577,7 +577,7 @@ def _stack_shape(tensors: list[Tensor]) -> tuple[int, ...]:
 
 
 def select_backward(results: Results, grad_output: Tensor, input_sizes: Size, dim: int, index: int) -> Tensor:
-    """Zeros with the gradient at one index."""
+    """Return zeros with the gradient at one index."""
 
     def elements() -> Array:
         array = np.zeros(tuple(input_sizes), grad_output.dtype.numpy)
@@ -618,7 +618,7 @@ def unique_dim(
     return_inverse: bool = False,  # noqa: FBT001, FBT002
     return_counts: bool = False,  # noqa: FBT001, FBT002
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`unique_dim`: the same of the slices of a dimension."""
+    """Return the unique slices along a dimension."""
     return _found_unique(self, dim % max(self.ndim, 1), inverse=return_inverse, counts=return_counts)
 
 

@@ -23,7 +23,7 @@ SEEN_THROUGH = ("empty.memory_format", "empty_strided", "copy_", "clone", "_unsa
 
 
 def meant(tensor: Tensor) -> Array:
-    """Return the elements that a tensor stands for; its own array where that is what it holds."""
+    """Return the elements that a tensor stands for; its own array if it holds them."""
     return tensor.data if not tensor.key_bits & LAZY_BITS else _applied(tensor.key_bits, tensor.data)
 
 

@@ -23,7 +23,7 @@ _BELOW = DispatchKeySet.full_after(DispatchKey.ADInplaceOrView)
 
 
 class CountedAllTheSame(VersionCounter):
-    """The counter of what `detach` makes of an inference tensor outside of inference mode: it can be written there."""
+    """The counter of a `detach` of an inference tensor outside inference mode: the result can be written there."""
 
     __slots__ = ()
 
@@ -88,7 +88,7 @@ def in_place_kernel(operator: Operator, keys: DispatchKeySet, stack: list[object
 
 
 def count_write(written: Tensor) -> None:
-    """Raise the version of what was written.
+    """Raise the version of the written tensors.
 
     Raises:
         AutogradError: it was made in inference mode, and this is none; its elements are written by now.
@@ -115,7 +115,7 @@ ViewCall: TypeAlias = tuple[Operator, tuple[object, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ViewHistory:
-    """How a tensor came to be a view of another one.
+    """The history of a view of another tensor.
 
     Args:
         base: the tensor that all of it is a view of, and that is none itself.
@@ -154,7 +154,7 @@ def history_of(tensor: Tensor) -> ViewHistory | None:
 def record_view(
     viewed: Tensor, view: Tensor, operator: Operator, others: tuple[object, ...], *, one_of_many: bool = False
 ) -> None:
-    """Keep that `view` is what the operator made of `viewed`; the base knows its views while they are alive."""
+    """Keep that `view` is the operator's view of `viewed`; the base knows its views while they are alive."""
     earlier = history_of(viewed)
     base = viewed if earlier is None else earlier.base
     calls = () if earlier is None else earlier.calls

@@ -43,7 +43,7 @@ def live_registry(imports: Sequence[str] = (), *, python: bool = False) -> Regis
 
 
 def live_moments(imports: Sequence[str] = ()) -> RegistryMoments:
-    """Return the registry of one new process before packages are imported, after that, and after garbage was collected.
+    """Return the registry of one new process before packages are imported, after it, and after garbage collection.
 
     Raises:
         DispatchLabError: as for `live_registry`.
@@ -97,7 +97,7 @@ def backend_of(recorded: Recorded, key: DispatchKey, *, device: str = "") -> Bac
 
 
 def live_program(program: str, backend: Backend) -> ProgramRun:
-    """Run a Python file on a device that stands in for one at PrivateUse1, in a process of its own.
+    """Run a Python file in a new process, on a device for which PrivateUse1 stands in.
 
     Raises:
         StandInError: this PyTorch cannot.

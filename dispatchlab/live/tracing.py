@@ -67,7 +67,7 @@ class RecordedCall:
 
 
 class CallRecorder:
-    """Notes the calls of one thread inside of a `with` block. See Note [Where calls are seen].
+    """A recorder of one thread's calls inside a `with` block. See Note [Where calls are seen].
 
     Args:
         limit: how many calls are kept; later ones are counted alone.

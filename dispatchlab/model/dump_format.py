@@ -32,7 +32,7 @@ from dispatchlab.model.registration import AliasKind, KernelFlags
 
 
 class Provenance(WordEnum):
-    """Where the kernel in a slot comes from, in the words of upstream's `dumpComputedTable`."""
+    """The origin of the kernel in a slot, in the words of upstream's `dumpComputedTable`."""
 
     KERNEL = "kernel"
     DEFAULT_BACKEND = "default backend kernel"

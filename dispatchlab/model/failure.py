@@ -164,7 +164,7 @@ class Registry(Protocol):
 
 @dataclass(frozen=True)
 class Failure:
-    """How a program failed.
+    """The facts about the failure of a program.
 
     Args:
         chain: the exceptions, the one that ended the program first, then what led to it.
@@ -260,7 +260,7 @@ class Trial:
 
 
 def operator_name(text: str) -> str:
-    """Return the full name of the operator in `aten.add.Tensor` or `ns::name`; empty when there is none."""
+    """Return the full name of the operator in `aten.add.Tensor` or `ns::name`; empty when there is no operator."""
     found = _OPERATOR.search(text.removeprefix("torch.ops."))
     if found is None:
         return ""

@@ -113,7 +113,7 @@ class _NoTypeError(Exception):
 
 
 class _AnnotationReader:
-    """Annotations as values and as text, one at a time."""
+    """A reader of annotations as values and as text, one at a time."""
 
     def __init__(self, known: Mapping[str, object]) -> None:
         self.known = dict(known)

@@ -62,7 +62,7 @@ class _Site:
 
 
 def distinguished(registrations: Sequence[Registration]) -> tuple[Registration, ...]:
-    """Return the registrations with marks in the debug texts of kernels that could be taken for one another.
+    """Return the registrations, with marks in the debug texts of kernels that could be confused.
 
     What Python keeps is marked likewise, and knows whether it needs a def among them.
 
@@ -86,7 +86,7 @@ def distinguished(registrations: Sequence[Registration]) -> tuple[Registration, 
 
 
 def _mark(debug: str, sites: Sequence[_Site], texts: set[str], marks: dict[tuple[int, int | None], str]) -> None:
-    """Choose the texts of the kernels of one place that have one text."""
+    """Choose texts for kernels of one source location that have the same text."""
     kinds: dict[Hashable, list[_Site]] = {}
     for site in sites:
         kinds.setdefault(_identity(site), []).append(site)

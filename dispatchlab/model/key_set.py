@@ -97,11 +97,11 @@ class DispatchKeySet:
         return DispatchKeySet(self.bits & (BACKEND_BITS | ~other.bits))
 
     def add(self, key: DispatchKey) -> DispatchKeySet:
-        """With a key."""
+        """Return the set with a key."""
         return DispatchKeySet(self.bits | _BITS[key])
 
     def remove(self, key: DispatchKey) -> DispatchKeySet:
-        """Without the functionality of a key; backend bits stay."""
+        """Return the set without the functionality of a key; backend bits stay."""
         return DispatchKeySet(self.bits & ~(_BITS[key] & FUNCTIONALITY_BITS))
 
     def __bool__(self) -> bool:

@@ -11,7 +11,7 @@ from dispatchlab.errors import DispatchLabError, UnknownOperatorError
 
 @dataclass(frozen=True, slots=True, order=True)
 class OperatorName:
-    """`ns::name.overload` as a value; a namespace or an overload that is not there is empty text.
+    """`ns::name.overload` as a value; a missing namespace or overload is empty text.
 
     Equal names are one operator. Source: c10/core/OperatorName.h (torch keeps `ns::name` in one text).
 
@@ -41,7 +41,7 @@ class OperatorName:
         return OperatorName("", self.name, self.overload)
 
     def within(self, namespace: str) -> OperatorName:
-        """Return the same name, in `namespace` if it had none."""
+        """Return the name in `namespace` if it had none."""
         return self if self.namespace or not namespace else OperatorName(namespace, self.name, self.overload)
 
 
@@ -68,7 +68,7 @@ def overloads_in(names: Collection[str], name: str) -> tuple[str, ...]:
 
 
 def in_order(operators: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
-    """Return operators in an order of overload names; those that are not in it come last, as they are."""
+    """Return operators in an order of overload names; others come last, in their own order."""
     place = {overload: at for at, overload in enumerate(order)}
     return tuple(sorted(operators, key=lambda each: place.get(overload_of(each), len(place))))
 

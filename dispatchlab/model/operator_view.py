@@ -22,7 +22,7 @@ NO_KERNEL = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """A registered kernel; `active` is false for one that a newer kernel of its key shadows."""
+    """A registered kernel; `active` is false if a newer kernel of its key shadows it."""
 
     key: str
     is_alias: bool
@@ -35,7 +35,7 @@ class KernelRow:
 
 @dataclass(frozen=True, slots=True)
 class Beaten:
-    """A kernel that could have had a slot: where it is registered, its debug text, its reason, and what beat it."""
+    """A kernel that lost a slot: where it is registered, its debug text, its reason, and the winner."""
 
     source: str
     debug: str

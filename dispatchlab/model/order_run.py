@@ -18,7 +18,7 @@ PROCESS = "process of the imports"
 
 @dataclass(frozen=True, slots=True)
 class OrderRun:
-    """One order, run.
+    """One order that was run.
 
     Args:
         order: the order.

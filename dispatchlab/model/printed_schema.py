@@ -86,7 +86,7 @@ _ENDS = frozenset((",", ")", "]", ""))
 
 
 class _PrintedReader(SchemaReader):
-    """Reads, besides what a schema may say, what only printers say."""
+    """A reader of schemas, and of the additions that only printers make."""
 
     __slots__ = ()
 
@@ -119,7 +119,7 @@ class _PrintedReader(SchemaReader):
         return AliasInfo(before, after, is_write)
 
     def _sets(self) -> frozenset[str]:
-        """Alias sets; those that `!` made have names as `$0`, and there may be none."""
+        """Return alias sets; those that `!` made have names as `$0`, and there may be none."""
         found: set[str] = set()
         while self.tokens[self.at] not in (")", "!", "->", ""):
             if self.tokens[self.at] == "$" and is_number(self.tokens[self.at + 1]):
@@ -164,7 +164,7 @@ class _PrintedReader(SchemaReader):
         return (self.constant(kind, names),) * max(size or 0, 2)  # how many there were is lost without a size
 
     def constant(self, kind: str, names: Mapping[str, int]) -> Constant:
-        """Return a constant as its type has it; whatever else stands there is a string that lost its quotes."""
+        """Return a constant of its type; any other text is a string that lost its quotes."""
         start = self.at
         token = self.tokens[start]
         if is_string(token):

@@ -150,7 +150,7 @@ _SUFFIX = ".json"
 
 
 def version_of(text: str) -> tuple[int, int] | None:
-    """Return the first two numbers of a version, such as `2.13.0+cpu` or `torch-2.13`; None where there are none."""
+    """Return the first two numbers of a version such as `2.13.0+cpu` or `torch-2.13`; None where there are none."""
     found = re.match(r"(?:torch-)?(\d{1,6})\.(\d{1,6})(?!\d)", text)
     return (int(found[1]), int(found[2])) if found else None
 

@@ -142,7 +142,7 @@ def base_name(operator: str) -> str:
 
 
 class PythonRegistration(NamedTuple):
-    """Python code that one registry has for one operator.
+    """The Python code that one registry has for one operator.
 
     Args:
         registry: the name of the registry, one of `PYTHON_REGISTRIES`.

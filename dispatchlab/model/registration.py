@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """Where something was written: a file, and line and column from 1."""
+    """The location of a text: a file, and line and column from 1."""
 
     file: str
     line: int
@@ -60,7 +60,7 @@ class BlockKind(WordEnum):
 
 
 class KernelForm(WordEnum):
-    """How a kernel can be called: with typed arguments, with a stack, or not at all because calls skip it.
+    """The way to call a kernel: with typed arguments, with a stack, or not at all because calls skip it.
 
     >>> from dispatchlab import KernelForm, fallthrough
     >>> fallthrough.kernel.form
@@ -73,7 +73,7 @@ class KernelForm(WordEnum):
 
 
 class KernelFlags(WordEnum):
-    """How a kernel can be called, in the words that a dump prints in brackets.
+    """The ways to call a kernel, in the words that a dump prints in brackets.
 
     `BOXED` together with an inferred schema is a typed kernel that takes symbolic integers.
     """
@@ -121,7 +121,7 @@ class Kernel:
 
     @property
     def flags(self) -> KernelFlags:
-        """How a dump says that the kernel can be called."""
+        """The ways to call the kernel, as a dump prints them."""
         if self.is_fallthrough:
             return KernelFlags.FALLTHROUGH
         return KernelFlags.UNBOXED if self.form is KernelForm.UNBOXED and not self.symint else KernelFlags.BOXED
@@ -225,7 +225,7 @@ class NameOnly:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Claim:
-    """Claims a namespace, as a DEF library does; only one claim of a namespace can live at a time.
+    """A claim of a namespace, as of a DEF library; only one claim of a namespace can live at a time.
 
     >>> from dispatchlab import Claim, check_order
     >>> check_order([Claim("test", "a.cpp:1"), Claim("test", "b.cpp:1")]).exploration.conflicts[0].kind
@@ -315,7 +315,7 @@ Registration: TypeAlias = Def | Impl | Fallback | NameOnly | Claim | Block
 
 
 def defined_by(registrations: Iterable[Registration], namespace: str = "") -> Iterator[OperatorName]:
-    """Return the operators that registrations define, those inside of blocks as well.
+    """Return the operators that registrations define, also inside blocks.
 
     Args:
         registrations: the registrations.
@@ -332,7 +332,7 @@ def defined_by(registrations: Iterable[Registration], namespace: str = "") -> It
 
 
 def operators_of(registration: Registration) -> Iterator[OperatorName]:
-    """Return the operators that a registration names, qualified by its block where it is in one."""
+    """Return the operators that a registration names, with the namespace of its block where it is in one."""
     match registration:
         case Block():
             if registration.made_by is not None and not registration.registrations:

@@ -29,7 +29,7 @@ class SimpleType:
 
 @dataclass(frozen=True, slots=True)
 class TypeVariable:
-    """A lower-case name that is no type: any type, the same wherever it stands."""
+    """A lower-case name that is no type: any type, the same at every occurrence."""
 
     name: str
 
@@ -358,7 +358,7 @@ def quoted(text: str) -> str:
 
 
 def float_text(number: float) -> str:
-    """`1.` for 1.0, and 17 digits for what no integer of 64 bits equals."""
+    """Return `1.` for 1.0, and 17 digits for a value that equals no integer of 64 bits."""
     if -(2.0**63) <= number < 2.0**63 and number == int(number):
         return f"{int(number)}."
     return f"{number:.17g}"
@@ -409,7 +409,7 @@ _ESCAPED = [_ESCAPES.get(chr(byte)) or (chr(byte) if 32 <= byte < 127 else _octa
 
 @dataclass(frozen=True, slots=True)
 class AliasInfo:
-    """Which alias sets a value is in before and after the call, `(a! -> a|b)`, and whether the call writes it.
+    """The alias sets of a value before and after the call, `(a! -> a|b)`, and whether the call writes it.
 
     Sets compare as sets and print sorted, `*` last; `contained` is about the elements of a list.
     """

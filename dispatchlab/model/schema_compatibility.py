@@ -80,7 +80,7 @@ def _returns_break(old: FunctionSchema, new: FunctionSchema) -> str | None:
 
 
 def _arguments_break(old: FunctionSchema, new: FunctionSchema) -> str | None:
-    """Arguments in front of those that are written to, then new ones, then those."""
+    """Compare the arguments before the written ones, then new arguments, then the written ones."""
     olds, news = old.arguments, new.arguments
     old_out, new_out = _first_out(old), _first_out(new)
     for at in range(old_out):

@@ -257,7 +257,7 @@ _CPP_NAMES = {"double": "'float', which is a double in C++,", "int64_t": "'int' 
 
 
 class TokenReader:
-    """Reads the tokens of a text one after another; its errors point at them."""
+    """A reader of the tokens of a text, one after another; its errors point at them."""
 
     __slots__ = ("at", "classes", "depth", "fresh", "text", "tokens", "typevars")
 
@@ -298,7 +298,7 @@ class TokenReader:
 
 
 class TypeReader(TokenReader):
-    """Reads one type at a time."""
+    """A reader of one type at a time."""
 
     __slots__ = ()
 
@@ -517,7 +517,7 @@ _ESCAPES = {
 
 
 class DefaultReader(TokenReader):
-    """Reads what stands after the `=`."""
+    """A reader of the text after the `=`."""
 
     __slots__ = ()
 

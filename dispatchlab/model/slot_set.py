@@ -34,7 +34,7 @@ def slots_of(keys: Iterable[DispatchKey]) -> int:
 
 
 def set_bits(bits: int) -> Iterator[int]:
-    """Return the positions of the bits that are set, ascending: the slots of a set, or the members of one."""
+    """Return the positions of the set bits, ascending: the slots of a set, or the members of one."""
     while bits:
         low = bits & -bits
         yield low.bit_length() - 1

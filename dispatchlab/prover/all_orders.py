@@ -15,7 +15,7 @@ from dispatchlab.prover.driver import Run, Steps, Walk
 
 
 class AllOrders(Walk):
-    """All registration orders with all release orders of what was accepted.
+    """All registration orders with all release orders of the accepted registrations.
 
     Args:
         count: how many registrations there are.
@@ -49,7 +49,7 @@ class AllOrders(Walk):
 
 
 def _ascending(registered: Sequence[int], accepted: list[int]) -> Steps:
-    """Register in an order, then release in ascending order what was accepted and can be released, which is noted."""
+    """Register in an order, then release in ascending order the accepted registrations that can be released."""
     for index in registered:
         if (yield index):
             accepted.append(index)
@@ -66,7 +66,7 @@ def _fixed(registered: Sequence[int], released: Sequence[int]) -> Steps:
 
 
 def orders_keeping(count: int, order: Chains) -> Iterator[tuple[int, ...]]:
-    """Return the permutations that keep `order`, without going through those that do not."""
+    """Return the permutations that keep `order`, without walking through the others."""
     earlier = earlier_masks(count, order)
 
     def extend(done: tuple[int, ...], mask: int) -> Iterator[tuple[int, ...]]:

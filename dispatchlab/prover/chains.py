@@ -32,7 +32,7 @@ _MOST_COUNTED: Final = 20_000  # sets of registrations that orders begin with
 
 
 def normal(chains: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    """Chains so that those among some of the registrations are the rest of each chain.
+    """Return chains whose restriction to some registrations is the rest of each chain.
 
     >>> normal([[0, 1], [0, 2]]), normal([[0, 1], [1, 2], [0, 3]])
     (((0, 1), (0, 2)), ((0, 1), (0, 2), (0, 3), (1, 2)))
@@ -65,7 +65,7 @@ def normal(chains: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
 
 
 def shortest(order: Chains) -> tuple[tuple[int, ...], ...]:
-    """Return the same order in few chains, in which nothing is said twice.
+    """Return the same order in few chains without repetition.
 
     >>> shortest([(0, 1), (0, 2), (0, 3), (1, 2)])
     ((0, 1, 2), (0, 3))
@@ -91,7 +91,7 @@ def _are_disjoint(order: Chains) -> bool:
 
 
 def later_masks(count: int, order: Chains) -> list[int]:
-    """For each registration, the registrations that must not be active when it is registered, as a bit mask."""
+    """Return for each registration, as a bit mask, those that must not be active when it is registered."""
     masks = [0] * count
     for chain in order:
         later = 0
@@ -102,7 +102,7 @@ def later_masks(count: int, order: Chains) -> list[int]:
 
 
 def keeping(indices: Iterable[int], order: Chains) -> list[int]:
-    """Return the same registrations in an order that may be, each as early as its place among them allows."""
+    """Return the same registrations in an allowed order, each as early as possible."""
     given = list(indices)
     if not order:
         return given
@@ -127,7 +127,7 @@ def keeping(indices: Iterable[int], order: Chains) -> list[int]:
 
 
 class ChainsWithin:
-    """The chains that there are among some of the registrations; as fast as these are few.
+    """The chains among some of the registrations; the fewer these are, the faster.
 
     Args:
         order: all chains.
@@ -175,7 +175,7 @@ def count_registration_orders(count: int, order: Chains) -> int:
 
 
 def earlier_masks(count: int, order: Chains) -> list[int]:
-    """For each registration, those that come before it, as a bit mask."""
+    """Return for each registration the earlier ones, as a bit mask."""
     return later_masks(count, [chain[::-1] for chain in order])
 
 

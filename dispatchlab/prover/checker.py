@@ -62,7 +62,7 @@ class Observation:
 
 
 def outcomes_agree(one: Refusal | None, other: Refusal | None, *, same_step: bool) -> bool:
-    """P1 for the same registration in the same set, P2 for two registrations that complete the same set."""
+    """Compare outcomes: P1 for the same registration in the same set, P2 for two that complete the same set."""
     if one is None or other is None:
         return one is other
     return one.kind == other.kind and (not same_step or one.facts == other.facts)
@@ -129,7 +129,7 @@ class Observations:
 
     @property
     def sets(self) -> int:
-        """How many active sets were observed."""
+        """The number of observed active sets."""
         return len(self._looks)
 
     def has(self, mask: int) -> bool:
@@ -143,7 +143,7 @@ class Observations:
         self._last.clear()
 
     def outcome(self, mask: int, index: int, refusal: Refusal | None, steps: Sequence[int], length: int) -> Pair | None:
-        """Note what `+index` came to in the set `mask`.
+        """Note the outcome of `+index` in the set `mask`.
 
         Returns:
             The sequence that set what is expected and the one just run, which ends with `+index`, when they disagree.
@@ -170,7 +170,7 @@ class Observations:
         return None
 
     def observation(self, mask: int, look: Look, steps: Sequence[int], length: int) -> Pair | None:
-        """Note what was observed in the set `mask`.
+        """Note the observation in the set `mask`.
 
         Returns:
             The sequence that set what is expected and the one just run, when the observation differs or an invariant

@@ -84,7 +84,7 @@ class Walk(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a walk ended: the verdict, the counterexample, and why it ended early, a sentence each."""
+    """The end of a walk: the verdict, the counterexample, and sentences on why it ended early."""
 
     verdict: Verdict
     counterexample: Counterexample | None = None
@@ -123,7 +123,7 @@ def finish(drive: Drive) -> Exploration:
 
 
 def explore_walk(walk: Walk, sessions: Sessions, *, watch: Watch) -> Exploration:
-    """Take a walk in fresh sandboxes, and shorten what it finds.
+    """Take a walk in fresh sandboxes, and shorten the counterexample that it finds.
 
     Args:
         walk: which steps to take.

@@ -112,7 +112,7 @@ def _verified(result: Exploration, fresh: Sessions) -> Exploration:
 
 
 def _explained(result: Exploration, space: StateSpace[Any]) -> Exploration:
-    """Add what the engine knows of the reasons."""
+    """Add the engine's reasons."""
     example = result.counterexample
     if example is None or example.why or result.verdict is not Verdict.ORDER_DEPENDENT:
         return result

@@ -49,7 +49,7 @@ _OBSERVATIONS_KEPT: Final = 4096
 
 
 class _Full(Exception):
-    """One more state would be more than the bound; the argument is the sentence."""
+    """The next state would exceed the bound; the argument is the sentence."""
 
 
 def explore_graph(
@@ -214,7 +214,7 @@ class _GraphDrive:
     # --- nodes
 
     def _arrive(self, mask: int, state: Any, parent: int, step: int, *, refused: bool) -> Counterexample | None:
-        """Keep a state that is not the first one of its set, if it is new, and check P0 there."""
+        """Keep a new state of a set that has one already, and check P0 there."""
         earlier = self.first.get(mask)
         others = self.others.get(mask)
         if others is not None and state in others:

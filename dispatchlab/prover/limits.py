@@ -22,7 +22,7 @@ WalkName: TypeAlias = Literal["auto", "graph", "orders", "sample"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalkOptions:
-    """How to explore; None is the walk's own default, and no bound.
+    """The bounds of an exploration; None is the walk's own default, and no bound.
 
     Args:
         walk: `auto` proves what it can by the strongest reduction that applies, on a `Forkable` engine; `graph` visits
@@ -50,7 +50,7 @@ DEFAULT_WALK: Final = WalkOptions()
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an exploration has come.
+    """The progress of an exploration.
 
     Args:
         sets: active sets that were reached.
@@ -68,7 +68,7 @@ class Progress:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C was pressed; `exploration` is what was covered until then."""
+    """Ctrl-C was pressed; `exploration` covers the work until then."""
 
     def __init__(self, exploration: Exploration) -> None:
         super().__init__(exploration)
@@ -157,7 +157,7 @@ def _size_text(size: int) -> str:
 
 
 def exact_text(number: int) -> str:
-    """Return all digits of a number that is not negative, however many; `str` refuses more than 4,300 of them."""
+    """Return all digits of a number that is not negative, however many; `str` refuses more than 4,300 digits."""
     parts: list[str] = []
     while number >= _CHUNK:
         number, rest = divmod(number, _CHUNK)

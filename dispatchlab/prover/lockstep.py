@@ -90,7 +90,7 @@ class _Pair:
 
 
 def _comparable(one: Snapshot, other: Snapshot) -> tuple[Snapshot, Snapshot]:
-    """Return both without slots when one of them does not know its own."""
+    """Return both without slots if one of them does not know its own."""
     if one.slots is None or other.slots is None:
         return replace(one, slots=None), replace(other, slots=None)
     return one, other

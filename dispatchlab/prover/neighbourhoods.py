@@ -205,7 +205,7 @@ def _neighbourhoods(dependence: Dependence, able: int) -> Iterator[int]:
 
 
 def one_of_each_role(roles: Mapping[int, Hashable], lazy_ones: int, besides: int = 0) -> Iterator[int]:
-    """Sets with one registration of each role, two of a lazy one, so that each registration has its turn.
+    """Return sets with one registration of each role, two of a lazy one, so that each has its turn.
 
     Args:
         roles: of the registrations; the first of a role has its turn with those of the others.
@@ -273,7 +273,7 @@ def _who_write_though_refused(dependence: Dependence, together_with: Mapping[int
 
 
 def _components(deciders: Sequence[int]) -> Iterator[int]:
-    """Registrations that may decide about one another, directly or through others."""
+    """Return groups of registrations that may decide about one another, directly or through others."""
     left = sum(1 << index for index, mask in enumerate(deciders) if mask)
     while left:
         together, grown = 0, left & -left
@@ -289,7 +289,7 @@ def _components(deciders: Sequence[int]) -> Iterator[int]:
 
 
 def _largest(wanted: Iterable[Neighbourhood]) -> tuple[Neighbourhood, ...]:
-    """Without those that are inside of another, which takes over their variables."""
+    """Return the neighbourhoods that are not inside another one, which takes over their variables."""
     kept: list[Neighbourhood] = []
     having: dict[int, list[Neighbourhood]] = {}  # a registration -> the larger ones that have it
     by_size = sorted(wanted, key=lambda item: (-item.members.bit_count(), item.members))
@@ -322,7 +322,7 @@ def explore_neighbourhoods(
     max_length: int | None = None,
     numbers: Sequence[int],
 ) -> Exploration:
-    """Explore the neighbourhoods of a plan, and check what it stands on.
+    """Explore the neighbourhoods of a plan, and check its assumptions.
 
     Args:
         space: the states.
@@ -693,7 +693,7 @@ class Knowledge:
         return known
 
     def outcome(self, mask: int, index: int, refusal: Refusal | None) -> None:
-        """Compare whether a registration was accepted with what came of it where the same decided."""
+        """Compare whether a registration was accepted with its outcome where the same ones decided."""
         deciders = self.plan.deciders[index]
         known = self._outcomes.setdefault((index, mask & deciders), refusal if deciders else None)
         if not outcomes_agree(known, refusal, same_step=True):
@@ -844,7 +844,7 @@ class ListKnowledge:
         return True
 
     def is_known(self, mask: int) -> bool:
-        """Return whether it is known what the list is in an active set."""
+        """Return whether the list is known in an active set."""
         mask &= self.members
         return all(
             index in self._brings

@@ -203,7 +203,7 @@ class _Run:
         return replace(result, notes=(*notes, *result.notes))
 
     def parts(self, parts: Sequence[Part]) -> Exploration:
-        """Part by part; the whole after all when a footprint leaves its part."""
+        """Explore part by part; explore the whole if a footprint leaves its part."""
         self.watch.total_edges = sum(count_edges(len(part.indices), part.order) for part in parts)
         self.sum = replace(self.sum, components=len(parts))
         try:

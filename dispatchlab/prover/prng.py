@@ -51,5 +51,5 @@ class SplitMix64:
             items[last], items[other] = items[other], items[last]
 
     def split(self) -> SplitMix64:
-        """Return a generator of its own, seeded from this one."""
+        """Return a new generator, seeded from this one."""
         return SplitMix64(self.next())

@@ -62,10 +62,10 @@ class Engine(Protocol):
 
     @property
     def semantics(self) -> str:
-        """Which dispatcher it behaves as: `strict`, `torch-2.13`, ..."""
+        """The dispatcher that it behaves as: `strict`, `torch-2.13`, ..."""
 
     def sandbox(self) -> AbstractContextManager[Sandbox]:
-        """Return a fresh one; leaving the context takes it down."""
+        """Return a fresh sandbox; leaving the context takes it down."""
 
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Footprints(Protocol):
         """Return the variables that registration `index` should write; broadcasts write more, see `is_broadcast`."""
 
     def is_broadcast(self, index: int, /) -> bool:
-        """Return whether it reaches every operator there is, as a fallback does; it is part of every component then."""
+        """Return whether it reaches every operator, as a fallback does; then it is part of every component."""
 
     def shared_variables(self) -> frozenset[StateVariable]:
         """Return the variables that broadcasts write and all registrations may read."""
@@ -130,7 +130,7 @@ class Footprints(Protocol):
 
 @runtime_checkable
 class Dependences(Protocol):
-    """A state space that takes its state apart into variables, and declares what each of them depends on."""
+    """A state space whose state has variables, and which declares the dependences of each."""
 
     def dependences(self) -> Mapping[StateVariable, Dependence] | str:
         """Return the dependences of each variable; or a sentence on why they are not known."""
@@ -142,7 +142,7 @@ class Dependences(Protocol):
         """
 
     def deciders(self) -> Sequence[int]:
-        """For each registration, the registrations that may decide whether it is accepted, itself if it is at fault."""
+        """Return for each registration those that may decide about its acceptance, itself if it is at fault."""
 
     def restricted(self, indices: Sequence[int], operators: Sequence[OperatorName], /) -> StateSpace[Any]:
         """Return the states that some registrations can reach, with their numbers there, observed on these operators.

@@ -69,7 +69,7 @@ class RandomWalks(Walk):
         self._taken = 0
 
     def runs(self) -> Iterator[Run]:
-        """Return a random walk, then what it is compared with."""
+        """Return a random walk, then the sequences to compare it with."""
         for _ in range(self._samples):
             walk = self._walk = _Way()
             yield Run(self._steps(walk, self._plan()))
@@ -116,7 +116,7 @@ class RandomWalks(Walk):
         return notes
 
     def _steps(self, way: _Way, plan: Sequence[int]) -> Steps:
-        """Return a plan without the releases of what was refused."""
+        """Return a plan without the releases of refused registrations."""
         for step in plan:
             if step < 0:
                 if way.mask >> ~step & 1:
@@ -134,7 +134,7 @@ class RandomWalks(Walk):
                 way.refused.append((way.mask, step))
 
     def _plan(self) -> list[int]:
-        """Return all of a set and some extras at random, and the release of each extra somewhere after it."""
+        """Return a random order of all members of a set and some extras, each extra with a later release."""
         random = self._random
         density = _DENSITIES[random.below(len(_DENSITIES))]
         members = {index for index in range(self.count) if random.chance(density)}
@@ -153,7 +153,7 @@ class RandomWalks(Walk):
 
 
 class _Way:
-    """Where a plan has come to: the steps that were taken, the set, and the refusals with the set they were met in."""
+    """The position in a plan: the steps taken, the set, and the refusals with the set in which they happened."""
 
     def __init__(self) -> None:
         self.taken: list[int] = []

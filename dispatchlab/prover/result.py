@@ -39,7 +39,7 @@ class Expectation(WordEnum):
 
 
 class Flaw(WordEnum):
-    """How two sequences that should agree disagree."""
+    """The way in which two sequences disagree."""
 
     NON_COMMUTING = "non-commuting"  # two orders of the same registrations
     UNDO = "undo"  # a release left something behind
@@ -54,7 +54,7 @@ class Flaw(WordEnum):
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """Two sequences that should lead to the same and do not; each is as short as can be.
+    """Two sequences that should lead to the same state and do not; each is as short as can be.
 
     >>> from dispatchlab import DispatchKey, Impl, check_order, parse_name
     >>> foo = parse_name("test::foo")
@@ -83,7 +83,7 @@ class Counterexample:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Registrations that exclude one another: without any one of them the others are accepted together.
+    """Registrations that exclude one another: without any one of them, the others are accepted together.
 
     Args:
         members: the registrations, ascending.
@@ -156,7 +156,7 @@ class Exploration:
 def judge(
     verdict: Verdict, expectation: Expectation, *, conflicts: int, require_proof: bool = False
 ) -> tuple[bool, int]:
-    """Compare a verdict with what was expected.
+    """Compare a verdict with the expected one.
 
     Args:
         verdict: what was found.

@@ -56,10 +56,10 @@ class Session(Protocol):
     """One fresh dispatcher and the registrations of a scenario, by number."""
 
     def register(self, index: int, /) -> Refusal | None:
-        """Register; why it was refused, or None."""
+        """Register; return why it was refused, or None."""
 
     def release(self, index: int, /) -> Refusal | None:
-        """Release; why that failed, or None."""
+        """Release; return why that failed, or None."""
 
     def look(self) -> Look:
         """Return all operators under observation and the invariants that do not hold."""
@@ -85,7 +85,7 @@ class SandboxSession:
         self._handles: list[Handle | None] = [None] * len(registrations)
 
     def register(self, index: int, /) -> Refusal | None:
-        """Register; why it was refused, or None."""
+        """Register; return why it was refused, or None."""
         try:
             self._handles[index] = self._sandbox.register(self._registrations[index])
         except RegistrationError as error:
@@ -93,7 +93,7 @@ class SandboxSession:
         return None
 
     def release(self, index: int, /) -> Refusal | None:
-        """Release; why that failed, or None."""
+        """Release; return why that failed, or None."""
         handle = self._handles[index]
         if handle is not None:
             try:
@@ -125,16 +125,16 @@ class StateSession:
 
     @property
     def state(self) -> Any:
-        """Where the session is."""
+        """The current state of the session."""
         return self._state
 
     def register(self, index: int, /) -> Refusal | None:
-        """Register; why it was refused, or None."""
+        """Register; return why it was refused, or None."""
         self._state, refusal = self._space.register(self._state, index)
         return refusal
 
     def release(self, index: int, /) -> Refusal | None:
-        """Release; why that failed, or None."""
+        """Release; return why that failed, or None."""
         try:
             self._state = self._space.release(self._state, index)
         except RegistrationError as error:
@@ -169,7 +169,7 @@ def on_states(space: StateSpace[Any]) -> Sessions:
 
 
 class _Kept:
-    """A step that a session has taken, the state that it led to, and what was seen there once it was looked at."""
+    """A step of a session, the state after it, and the observation there, if it was observed."""
 
     __slots__ = ("look", "refusal", "state", "step")
 
@@ -179,7 +179,7 @@ class _Kept:
 
 
 class _PrefixSession(StateSession):
-    """A session that takes the steps which it has in common with the session before it from there."""
+    """A session that starts with the common steps of the session before it."""
 
     __slots__ = ("_at", "_kept")
 
@@ -228,7 +228,7 @@ def on_prefixes(space: StateSpace[Any]) -> Sessions:
 
 
 def run(session: Session, sequence: StepSequence) -> Iterator[tuple[int, Refusal | None]]:
-    """Run the steps of a sequence one at a time; ends early when a release fails.
+    """Run the steps of a sequence one at a time; end early when a release fails.
 
     Raises:
         SequenceError: a step releases what was refused or registers what is registered.
@@ -255,7 +255,7 @@ _LOOKED_AT_EVERY_STEP: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where a sequence ends: the last step that was run with the active sets before and after it, and what was seen."""
+    """The end of a sequence: the last step with the active sets before and after it, and the observation."""
 
     step: int | None
     before: frozenset[int]
@@ -328,7 +328,7 @@ def _end(sessions: Sessions, sequence: StepSequence) -> _End:
 
 
 def full_sequence(count: int, random: SplitMix64, *, order: Chains = ()) -> StepSequence:
-    """Return a random sequence that registers everything, then releases what can be; registrations keep `order`."""
+    """Return a random sequence that registers all and then releases all that it can; registrations keep `order`."""
     registered, released = list(range(count)), list(range(count))
     random.shuffle(registered)
     random.shuffle(released)

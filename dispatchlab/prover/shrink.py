@@ -74,7 +74,7 @@ class _Shrink:
         return example
 
     def _search(self, support: Sequence[int], longest: int) -> Counterexample | None:
-        """Return all sequences over a few registrations, shorter ones first, each in a fresh session."""
+        """Run all sequences over a few registrations, shorter ones first, each in a fresh session."""
         observations = Observations()
         sequences: list[tuple[StepSequence, int]] = [((), 0)]
         alone: Pair | None = None
@@ -144,7 +144,7 @@ class _Shrink:
         return example
 
     def _without_bystanders(self, example: Counterexample) -> Counterexample:
-        """Leave out one registration after the other, from both sequences, as long as they still disagree."""
+        """Leave out one registration after another, from both sequences, as long as they still disagree."""
         for index in _members(example):
             pair = _without(example.expected_sequence, index), _without(example.actual_sequence, index)
             example = self._still(example, pair) or example
@@ -197,7 +197,7 @@ class _Shrink:
         return sets
 
     def _direct(self, mask: int) -> StepSequence:
-        """Return all of a set, registered in ascending order but for those that have an order of their own."""
+        """Return all of a set, registered in ascending order, except those with an order of their own."""
         return tuple(keeping((index for index in range(mask.bit_length()) if mask >> index & 1), self.order))
 
     def _compare(self, pair: Pair) -> Counterexample | None:

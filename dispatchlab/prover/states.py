@@ -18,7 +18,7 @@ from dispatchlab.prover.protocol import StateSpace
 
 
 class StateEdge(NamedTuple):
-    """A step from one state to another, by their numbers; why it was refused, where it was."""
+    """A step from one state to another, by their numbers; with the reason if it was refused."""
 
     source: int
     step: Step
@@ -27,7 +27,7 @@ class StateEdge(NamedTuple):
 
 
 class ReachableStates:
-    """The states that can be reached, breadth-first: the first way to a state is a shortest one.
+    """The reachable states, breadth-first: the first way to a state is a shortest one.
 
     A state is what is active, and the value of the engine's state.
 
@@ -64,7 +64,7 @@ class ReachableStates:
         self._add(0, space.empty(), -1, 0)
 
     def edges(self) -> Iterator[StateEdge]:
-        """Take every step from every state; iterate once. `stopped` says afterwards whether there would be more."""
+        """Take every step from every state; iterate once. Afterwards `stopped` says whether there would be more."""
         space = self.space
         head = edges = 0
         while head < len(self.states):

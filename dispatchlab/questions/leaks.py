@@ -73,7 +73,7 @@ def _torch_dumps() -> dict[str, str]:
 
 
 def _are_of_torch(name: str, lines: Sequence[str]) -> bool:
-    """Return whether PyTorch itself has registered what these lines of a dump show."""
+    """Return whether PyTorch itself has made the registrations in these lines of a dump."""
     from dispatchlab.live.introspection.site_log import running_ownership
     from dispatchlab.model.keys import DispatchKey
 

@@ -13,7 +13,7 @@ from dispatchlab.registries.model import Recorded, RecordedOperator
 
 
 class Way(WordEnum):
-    """How a call with a key finds its kernel."""
+    """The way in which a call with a key finds its kernel."""
 
     DIRECT = "direct"  # a kernel at the key itself
     COMPOSITE = "composite"  # a kernel at an alias key that covers it
@@ -84,7 +84,7 @@ class Coverage:
         return tuple(operator for operator in self.operators if operator.filled.way is way)
 
     def sources(self, way: Way) -> tuple[tuple[DispatchKey, int], ...]:
-        """Return the keys at which the kernels of one way are registered, with how many there are, most first."""
+        """Return the keys with the kernels of one way, with counts, most first."""
         counts: dict[DispatchKey, int] = {}
         for each in self.by(way):
             if each.filled.source is not None:
@@ -93,12 +93,12 @@ class Coverage:
 
     @property
     def stale(self) -> int:
-        """How many operators run another kernel than their table says."""
+        """The number of operators that run another kernel than their table shows."""
         return sum(operator.filled.stale is not None for operator in self.operators)
 
     @property
     def fallthrough(self) -> int:
-        """How many operators skip the key."""
+        """The number of operators that skip the key."""
         return sum(operator.filled.fallthrough for operator in self.operators)
 
 

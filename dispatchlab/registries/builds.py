@@ -54,7 +54,7 @@ def backend_named(key: DispatchKey) -> str | None:
 
 
 def has_kernels_for(torch: str, imports: Iterable[str], backend: str) -> bool:
-    """Return whether a registry answers what a backend runs.
+    """Return whether a registry has the kernels of a backend.
 
     Args:
         torch: the version of PyTorch that it was recorded on.

@@ -39,7 +39,7 @@ def stale_order_text(keys: str, kernels: Sequence[tuple[object, str]], *, operat
 
 
 def keys_text(key: str, count: int) -> str:
-    """Return a key and how many more there are, for a sentence."""
+    """Return a key and the number of further ones, for a sentence."""
     return key if count < 2 else f"{key} and {count - 1} more key{'' if count == 2 else 's'}"
 
 
@@ -50,7 +50,7 @@ def kernel_at(operator: RecordedOperator, key: object) -> str:
 
 
 def sites_in(debug: str) -> Iterator[tuple[str, int]]:
-    """Return the path and line of the call that registered, and then of the helpers through which it went."""
+    """Return the path and line of the registering call, and of the helpers that it went through."""
     for part in debug.removeprefix(_AT).split(_VIA):
         found = _SITE.fullmatch(part)
         if found is not None:
@@ -63,7 +63,7 @@ def _path_in(debug: str) -> str | None:
 
 
 def file_in(debug: str) -> str:
-    """Return the file of a registration, without what moves: the line, and the folder in which it was built.
+    """Return the file of a registration, without its line and the folder of the build.
 
     A debug text that is no path stays as it is.
     """

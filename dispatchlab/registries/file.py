@@ -25,7 +25,7 @@ MAX_FILE = 32 << 20
 
 
 def registry_bytes(recorded: Recorded) -> bytes:
-    """Return the file of a registry, with its Python layer where it has one; equal registries give the same bytes."""
+    """Return the file of a registry, with its Python layer if any; equal registries give the same bytes."""
     return recording_bytes(recorded, python_layer_of(recorded))
 
 
@@ -67,7 +67,7 @@ _OTHER_NAMES = {"torch-2.13-cuda": "torch-2.13"}
 
 
 class UnknownRegistryError(DispatchLabError):
-    """No bundled registry has this name, and there is no file of it."""
+    """No bundled registry and no file has this name."""
 
     text: str
 
@@ -130,7 +130,7 @@ def open_bundled(name: str) -> StoredRegistry:
 
 
 def open_named(text: str) -> StoredRegistry:
-    """Return a bundled registry by its name, or a file by its path; a bundled one wins.
+    """Return a bundled registry by its name, or a file by its path; the bundled one has priority.
 
     Raises:
         UnknownRegistryError: it is neither.

@@ -108,7 +108,7 @@ class RecordedOperator:
 
     @property
     def origin(self) -> str:
-        """Where its def comes from, or its first kernel when it has no def; empty when it has neither."""
+        """The source of its def, or of its first kernel when it has no def; empty when it has neither."""
         return self.debug if self.schema is not None else self.kernels[0].debug if self.kernels else ""
 
     @property
@@ -221,7 +221,7 @@ class Recorded(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """All that a dispatcher had registered at one moment.
+    """All registrations of a dispatcher at one moment.
 
     Args:
         torch: the version of PyTorch, as `torch.__version__` says it; another text for a registry of another origin.
@@ -270,7 +270,7 @@ class Registry:
 
     @property
     def kernel_count(self) -> int:
-        """How many kernels there are, inactive ones included."""
+        """The number of kernels, inactive ones included."""
         return sum(len(operator.kernels) for operator in self.operators)
 
 

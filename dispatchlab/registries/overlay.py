@@ -14,7 +14,7 @@ from dispatchlab.registries.stored import StoredRegistry
 
 
 def overlaid_names(one: Recorded, other: Recorded) -> frozenset[str] | None:
-    """Return the operators in which two registries can differ that stand on one and the same; None when they do not."""
+    """Return the operators that can differ between two registries on the same base; None without a common base."""
     beneath, over = _split(one)
     other_beneath, other_over = _split(other)
     same = beneath is other_beneath or (
@@ -30,7 +30,7 @@ def _split(recorded: Recorded) -> tuple[Recorded, tuple[str, ...]]:
 
 
 class Overlay:
-    """A registry in which some operators are not as in the one beneath; it is a `Recorded`.
+    """A registry that changes some operators of the registry beneath; it is a `Recorded`.
 
     Args:
         beneath: the registry that it is laid over.

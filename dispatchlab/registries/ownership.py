@@ -53,7 +53,7 @@ _FIRST_USE = "torch-2.13-first-use.txt"
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Knows PyTorch's own registrations by their debug texts. See Note [What is PyTorch's own].
+    """A test for PyTorch's own registrations by their debug texts. See Note [What is PyTorch's own].
 
     Args:
         build: the folder in which PyTorch's C++ was built, with its separator; empty when debug texts start below it.
@@ -95,7 +95,7 @@ class Ownership:
         return self.foreign_part(operator) is None
 
     def foreign_part(self, operator: RecordedOperator) -> RecordedOperator | None:
-        """Return an operator without what PyTorch itself registered for it; None when nothing is left."""
+        """Return an operator without PyTorch's own registrations; None when nothing is left."""
         kernels = with_active(kernel for kernel in operator.kernels if not self.is_own_kernel(operator, kernel))
         if operator.schema is not None and not self.is_own(str(operator.name), None, operator.debug):
             return replace(operator, kernels=kernels)
@@ -104,7 +104,7 @@ class Ownership:
     def without_lazy(
         self, operator: RecordedOperator | None, base: RecordedOperator | None, *, listed: bool = True
     ) -> RecordedOperator | None:
-        """Return an operator without what PyTorch registered for itself since `base`; None when nothing else is new.
+        """Return an operator without PyTorch's own registrations since `base`; None when nothing else is new.
 
         Args:
             operator: the operator.
@@ -181,7 +181,7 @@ def _without_text(kernel: RecordedKernel) -> tuple[object, ...]:
 
 
 def first_use_operators() -> frozenset[str]:
-    """Return the operators for which PyTorch registers something when a part of it is first used."""
+    """Return the operators for which PyTorch registers on the first use of one of its parts."""
     return frozenset(operator for operator, _ in _first_use())
 
 

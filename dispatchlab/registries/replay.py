@@ -86,7 +86,7 @@ def replay(recorded: Recorded, register: Callable[[Registration], Handle]) -> tu
 
 
 def run(registrations: Iterable[Registration], register: Callable[[Registration], Handle]) -> tuple[Handle, ...]:
-    """Run registrations and keep what they return, without the warnings of overrides."""
+    """Run registrations and keep their results, without the warnings of overrides."""
     with warnings.catch_warnings(), collector_paused():
         warnings.simplefilter("ignore", UserWarning)
         return tuple(map(register, registrations))

@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 class RegistryFileError(DispatchLabError):
-    """A file is not a recorded registry, not a whole one, or not one that can be read here.
+    """A file is not a recorded registry, is incomplete, or cannot be read here.
 
     Args:
         path: the file.
@@ -197,7 +197,7 @@ class StoredRegistry:
 
     @cached_property
     def orders(self) -> Mapping[str, tuple[str, ...]]:
-        """For each name of several overloads, as a call tries them; empty where that was not recorded."""
+        """For each name with several overloads, the order in which a call tries them; empty if not recorded."""
         orders = self._facts.get("orders", {})
         return self._checked("its overloads", lambda: {name: tuple(order) for name, order in orders.items()})
 
@@ -206,11 +206,11 @@ class StoredRegistry:
         return self.orders.get(name, ())
 
     def is_copy(self, other: StoredRegistry) -> bool:
-        """Return whether another file holds the same, so that every operator is equal."""
+        """Return whether another file has the same content, so that every operator is equal."""
         return self._text == other._text
 
     def load(self) -> Registry:
-        """Return all of it.
+        """Return the whole registry.
 
         Raises:
             RegistryFileError: a line is damaged.
@@ -246,7 +246,7 @@ class StoredPythonLayer:
         yield from self._registry.registrations()
 
     def load(self) -> PythonLayerInMemory:
-        """Return all of it."""
+        """Return the whole registry."""
         from dispatchlab.model.python_layer import python_layer  # one operator needs none
 
         return python_layer(self.torch, self, self.missing, self.not_imported)

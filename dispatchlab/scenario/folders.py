@@ -31,7 +31,7 @@ class Found(NamedTuple):
 
 
 def scenarios_below(folder: str | os.PathLike[str]) -> Found:
-    """Return the scenarios below a folder, and the YAML files there that are something else."""
+    """Return the scenarios below a folder, and the other YAML files there."""
     scenarios: list[Path] = []
     others: list[tuple[Path, FileContent]] = []
     for path in sorted(_yaml_files(folder)):

@@ -43,7 +43,7 @@ class NamedFunction(NamedTuple):
 
 
 class NamedFunctions:
-    """Looks functions up in one process, which starts with the first of them."""
+    """A process that looks functions up; it starts with the first of them."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -84,7 +84,7 @@ class NamedFunctions:
         )
 
     def close(self) -> None:
-        """End the process, with what it started."""
+        """End the process and its children."""
         if self._process is None:
             return
         process, self._process = self._process, None

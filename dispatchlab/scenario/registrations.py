@@ -587,6 +587,6 @@ PYTHON = Field(
 
 
 def python_fields(one: PythonRegistration) -> Iterator[tuple[str, str]]:
-    """Return the fields of a registration as they are written, those alone that say something."""
+    """Return the fields of a registration in their written form, without empty ones."""
     named = (("registry", one.registry), *((field.name, getattr(one, field.name)) for field in PYTHON_FIELDS))
     return ((name, text) for name, text in named if text)

@@ -85,7 +85,7 @@ class Scenario:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """A name for each registration, different from all the others: see `registration_names`."""
+        """A name for each registration, all different: see `registration_names`."""
         return registration_names(self.registrations)
 
 

@@ -37,7 +37,7 @@ Lines: TypeAlias = Iterator[str]
 
 
 class UnwritableError(DispatchLabError):
-    """A scenario that was made in Python holds something that a file cannot say."""
+    """A scenario made in Python has a value that a file cannot hold."""
 
     scenario: Scenario
     reason: str

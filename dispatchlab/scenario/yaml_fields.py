@@ -81,7 +81,7 @@ class FieldRule(WordEnum):
 
 
 class Wrong(DispatchLabError):
-    """A node is not what was expected; the reader of the file makes a `Problem` of it."""
+    """A node differs from what was expected; the reader of the file makes a `Problem` of it."""
 
     node: Node
     message: str
@@ -119,7 +119,7 @@ def found(node: Node) -> str:
 
 
 def expected(wanted: str, node: Node, hint: str = "") -> Wrong:
-    """Return the problem that a node is something else than `wanted`."""
+    """Return the problem of a node that is not `wanted`."""
     missing = isinstance(node, Scalar) and node.is_missing
     rule = FieldRule.NO_VALUE if missing else FieldRule.WRONG_VALUE
     return Wrong(node, f"expected {wanted} but found {found(node)}", hint, rule=rule)
@@ -223,7 +223,7 @@ NODE: Shape[Node] = Shape("a value", lambda node, context: node, {})
 
 
 def text_node(wanted: str) -> Shape[Scalar]:
-    """Return a text with where it stands, for what reads on inside of it."""
+    """Return a text with its source location, for a reader of its content."""
     return Shape(wanted, lambda node, context: scalar(node, wanted), {"type": ["string", "number", "boolean"]})
 
 

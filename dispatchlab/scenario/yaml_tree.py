@@ -30,7 +30,7 @@ MOST_PROBLEMS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong.
+    """One mistake in a file.
 
     Args:
         where: the source location, or the file alone when it could not be read at all.

@@ -52,7 +52,7 @@ _FRAMES = 8000
 
 
 def plain_json_text(value: object, *, indent: int | None = None) -> str:
-    """Return the same for JSON of another format, which has a version of its own."""
+    """Return the text of JSON of another format, which has a version of its own."""
     return json_document(value, indent=indent) + "\n"
 
 

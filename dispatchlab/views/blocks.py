@@ -286,7 +286,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Sequences beside one another, the expected one left.
+    """Sequences side by side, the expected one left.
 
     Args:
         sides: the sequences, one or two.

@@ -17,7 +17,7 @@ from dispatchlab.escape import printable
 
 
 class _PlainTextConsole(Console):
-    """A console that draws control characters in texts spelled out; those that it makes itself stay."""
+    """A console that spells out control characters in texts, but not its own."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Return the segments of a drawing."""

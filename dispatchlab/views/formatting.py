@@ -21,7 +21,7 @@ def digits(number: int) -> str:
 
 
 def readable(number: int) -> str:
-    """`14,400`, or `about 4.3e+26` when there are too many digits to count."""
+    """Return `14,400`, or `about 4.3e+26` when there are too many digits."""
     if number < _LONGEST_IN_FULL:
         return f"{number:,}"
     exponent = int(log10(number))

@@ -32,7 +32,7 @@ def progress_text(progress: Progress) -> str:
 
 
 class Display:
-    """Shows the progress of any number of scenarios; this one shows nothing."""
+    """A display of the progress of any number of scenarios; this one shows nothing."""
 
     def update(self, scenario: str, progress: Progress, /) -> None:
         """Show how far a scenario has come."""

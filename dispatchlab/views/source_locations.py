@@ -32,7 +32,7 @@ _LINE = re.compile(r":[0-9]+(?= )")
 
 
 def fallback_of_file(entry: str) -> str:
-    """Return a row of a table; of a backend fallback without its line, as one file has a line for each backend."""
+    """Return a row of a table; a backend fallback without its line, as each backend has its own."""
     return _LINE.sub("", short_debug(entry)) if entry.endswith(_FALLBACK) else entry
 
 
@@ -102,7 +102,7 @@ def _shown_path(path: str) -> str:
 
 
 def link_of(piece: Located, torch: str) -> str:
-    """Return an address to open a source location at; empty when there is none that is known to lead there.
+    """Return an address to open a source location at; empty when no address is known.
 
     Files that a build of PyTorch generates are in no repository.
 

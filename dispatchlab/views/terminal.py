@@ -57,7 +57,7 @@ class _Page:
         self._width = min(console.width, _WIDEST)
 
     def flush(self) -> None:
-        """Write what was put here."""
+        """Write the collected text."""
         if self._console.color_system is None:
             segments = [Segment("".join(f"{line.plain}\n" for line in self._lines))]
         else:
@@ -171,7 +171,7 @@ class _Page:
 
 
 def _wrapped(content: Text, width: int, *, taken: int = 0) -> list[Text]:
-    """Return the lines of a text, which end between words alone; of the first one some is taken."""
+    """Return the lines of a text, which end between words; part of the first line is taken."""
     begins: list[int] = []
     start = 0
     for word in _WORD.finditer(content.plain):

@@ -124,7 +124,7 @@ def _length(content: b.Inline) -> int:
 
 
 def _columns(texts: list[b.Inline], widths: list[int], mood: b.Mood = "") -> b.Line:
-    """Texts beside one another, the last one as long as it is."""
+    """Return texts side by side, the last one at its own length."""
     padded = [(text, " " * max(2, width + 2 - len(plain(text)))) for text, width in zip(texts, widths, strict=True)]
     return b.Line(texts[-1], mood, indent=2, label=tuple(padded[:-1]), width=sum(widths[:-1]) + 2 * len(widths[:-1]))
 

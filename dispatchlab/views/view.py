@@ -17,7 +17,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class View(Generic[_Result]):
-    """How a result is shown. See views/blocks.py.
+    """The way to show a result. See views/blocks.py.
 
     Args:
         value: the result.

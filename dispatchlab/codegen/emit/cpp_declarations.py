@@ -404,7 +404,7 @@ def meta_declaration(group: FunctionGroup) -> str:
 
 
 def _precompute_struct(values: Sequence[Precomputed]) -> str:
-    """Return the class of what meta hands to impl: each value can be set once, which its template parameters keep."""
+    """Return the class of the values that meta hands to impl; its template parameters allow to set each value once."""
     names = [one.name.upper() for one in values]
     types = [re.sub(r"^const | &$", "", _structured_type(one.type)) for one in values]
     setters = ""

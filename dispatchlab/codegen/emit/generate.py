@@ -45,7 +45,7 @@ def scenario_of(generated: GeneratedGroup, file: str) -> Scenario:
 
 
 def group_scenario_text(generated: GeneratedGroup, file: str) -> str:
-    """Return the same as the text of a file."""
+    """Return the text of a file for the scenario of a group."""
     return f"{mark(file)}\n{scenario_text(scenario_of(generated, file))}"
 
 
@@ -186,7 +186,7 @@ def _index_text(groups: Iterable[str], file: str) -> str:
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:
-    """Write files into a folder, which is made if it is not there; those that are right already are left alone.
+    """Write files into a folder, which is made if it is missing; leave correct files alone.
 
     Returns:
         The names of those that changed.

@@ -29,7 +29,7 @@ _CHECKED = frozenset(("CUDA", "XPU"))
 
 
 class Form(Enum):
-    """How a wrapper computes."""
+    """The way in which a wrapper computes."""
 
     STRUCTURED = auto()
     """meta, then the impl of the key."""
@@ -101,7 +101,7 @@ class GeneratedGroup:
 
     @property
     def meta_function(self) -> str:
-        """The function by hand that checks the inputs and sets what the outputs are like."""
+        """The function by hand that checks the inputs and sets shape and options of the outputs."""
         return f"meta_{self.name}"
 
     @property

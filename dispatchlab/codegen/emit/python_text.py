@@ -141,7 +141,7 @@ def python_parameters(arguments: Iterable[Argument | Precomputed]) -> list[str]:
 
 
 def annotation(type_: Type) -> str:
-    """Return the type as an annotation from which the same type is inferred, but for the size of a list."""
+    """Return the type as an annotation from which the same type is inferred, except the size of a list."""
     match type_:
         case OptionalType(element):
             return f"{annotation(element)} | None"

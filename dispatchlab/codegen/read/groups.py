@@ -279,7 +279,7 @@ def _autogen(group: FunctionGroup) -> Iterator[Problem]:
 
 
 class ViewKind(WordEnum):
-    """How a function is a view."""
+    """The kind of a view function."""
 
     ALIASING = "aliasing"
     ALIASING_INPLACE = "aliasing_inplace"

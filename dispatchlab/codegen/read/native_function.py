@@ -50,7 +50,7 @@ class DeviceCheck(WordEnum):
 
 
 class UfuncKey(WordEnum):
-    """Which inner loop of a pointwise kernel a `ufunc_inner_loop` gives."""
+    """The inner loop of a pointwise kernel that a `ufunc_inner_loop` gives."""
 
     CUDA_FUNCTOR = "CUDAFunctor"
     CUDA_FUNCTOR_ON_OTHER = "CUDAFunctorOnOther"
@@ -208,7 +208,7 @@ class NativeFunction:
         return clone_with_name(self.schema, self.name.without_namespace)
 
     def written_at(self, file: str) -> str:
-        """`native_functions.yaml:558`, with what the file is called."""
+        """Return `native_functions.yaml:558`, with the name of the file."""
         return f"{file}:{self.location.line}" if self.location else file
 
     @property

@@ -32,7 +32,7 @@ from dispatchlab.model.schema import (
 
 
 class SchemaKind(WordEnum):
-    """Which variant of an operator a schema is."""
+    """The variant of an operator that a schema is."""
 
     FUNCTIONAL = "functional"
     INPLACE = "inplace"

@@ -30,7 +30,7 @@ class Options:
 
 
 def dense_strides(tensor: Tensor) -> tuple[int, ...]:
-    """Return the tensor's own strides when its elements fill memory without gaps, else those in the same order that do.
+    """Return the tensor's own strides if its elements fill memory without gaps, else dense ones in the same order.
 
     Source: `infer_dense_strides` in aten/src/ATen/ExpandUtils.cpp.
     """
@@ -100,7 +100,7 @@ def empty_strided(
 
 
 def reset(tensor: Tensor, sizes: Sequence[int], strides: Sequence[int] | None) -> None:
-    """Give the tensor another shape, with memory of its own; what shared its memory does so no longer."""
+    """Give the tensor another shape and new memory; tensors that shared its memory keep the old one."""
     tensor.shape = tuple(sizes)
     if not is_on_meta(tensor):
         tensor.elements = _array(sizes, strides, tensor.dtype)
@@ -125,7 +125,7 @@ def write(tensor: Tensor, result: np.ndarray[Any, Any]) -> None:
 
 
 def cast_into(target: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
-    """Write an array into another, as C++ casts: what becomes Half is rounded to float first."""
+    """Write an array into another, as C++ casts: values for Half are rounded to float first."""
     with np.errstate(all="ignore"):
         if target.dtype == np.float16 and source.dtype == np.float64:
             source = source.astype(np.float32)

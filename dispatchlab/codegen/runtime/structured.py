@@ -50,7 +50,7 @@ class Kernels:
         raise CallError(ErrorKind.MISSING_KERNEL, message, {"function": name})
 
     def call(self, name: str, /, *args: object, **kwargs: object) -> Any:
-        """Call an operator, from the top; one without a namespace is of `aten`."""
+        """Call an operator, from the top; a name without a namespace is in `aten`."""
         found = self._operators.get(name)
         if found is None:
             whole = name if "::" in name else f"aten::{name}"
@@ -69,7 +69,7 @@ def create_out(sizes: Sizes, strides: Sizes, options: Options, *, on_meta: bool 
 
 
 def check_inplace(out: Tensor, sizes: Sizes, options: Options) -> None:
-    """Make sure that the tensor is what the result would be.
+    """Make sure that the tensor has the shape and options of the result.
 
     Raises:
         CallError: of kind `other`: dtype, device or size differ.
@@ -87,7 +87,7 @@ def check_inplace(out: Tensor, sizes: Sizes, options: Options) -> None:
 
 
 def resize_out(out: Tensor, sizes: Sizes, strides: Sizes, options: Options) -> None:
-    """Make the tensor what the result will be; one that has elements of its own is resized with a warning.
+    """Give the tensor the shape of the result; warn when it has elements and is resized.
 
     Raises:
         CallError: of kind `other`: dtype or device differ, which no resizing can help.
@@ -121,7 +121,7 @@ def maybe_create_proxy(out: Tensor, sizes: Sizes, strides: Sizes, options: Optio
 
 
 def copy_proxies(op: Any) -> None:
-    """Write what went to a proxy to the tensor that it stands for."""
+    """Copy each proxy to the tensor that it stands for."""
     for out, proxy in zip(op.outputs, op.proxies, strict=True):
         if proxy is not None:
             overwrite(out, proxy)

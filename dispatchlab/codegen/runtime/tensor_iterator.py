@@ -40,13 +40,13 @@ class MetaBase:
     def set_output_strided(
         self, index: int, sizes: Sequence[int] | None, strides: Sequence[int] | None, options: Options
     ) -> None:
-        """Set what an output is like; impl relies on its strides, so that a proxy may stand in for it."""
+        """Set shape and options of an output; impl relies on its strides, so a proxy may stand in for it."""
         raise NotImplementedError
 
     def set_output_raw_strided(
         self, index: int, sizes: Sequence[int] | None, strides: Sequence[int] | None, options: Options
     ) -> None:
-        """Set what an output is like; impl takes any strides."""
+        """Set shape and options of an output; impl takes any strides."""
         raise NotImplementedError
 
     def maybe_get_output(self, index: int = 0) -> Any:

@@ -43,7 +43,7 @@ class NoImplementationError(OverrideError, TypeError):
 
 
 class SignatureMismatchError(OverrideError, TypeError):
-    """The dispatcher of a function does not take what its implementation takes."""
+    """The dispatcher of a function takes other arguments than its implementation."""
 
 
 class MissingHandlerError(OverrideError, TypeError):
@@ -51,7 +51,7 @@ class MissingHandlerError(OverrideError, TypeError):
 
 
 class HandlerError(OverrideError):
-    """A handler returned something that the operator cannot return, or cannot be a handler."""
+    """A handler returned a value that the operator cannot return, or cannot be a handler."""
 
 
 class HandlerRecursionError(OverrideError, RecursionError):
@@ -70,7 +70,7 @@ _PREFIX = "handlers: "
 
 
 def with_handler(error: BaseException, handler: str) -> BaseException:
-    """Return the error as it leaves a handler: the same one, with the handler in front of its chain.
+    """Return the error as it leaves a handler: the same error, with the handler in front of its chain.
 
     A RecursionError becomes a `HandlerRecursionError`, which says what to do.
     """
@@ -96,7 +96,7 @@ def with_handler(error: BaseException, handler: str) -> BaseException:
 
 
 def not_innermost(mode: object, innermost: object) -> OverrideError:
-    """Return the error of a mode that is left while another one is the innermost, or none is open."""
+    """Return the error of leaving a mode while another one is the innermost, or none is open."""
     what = "no mode is open in this thread" if innermost is None else f"{name_of(type(innermost))} is inside of it"
     return OverrideError(
         f"the mode {name_of(type(mode))} cannot be left here: {what}; leave modes in the reverse order"

@@ -20,7 +20,7 @@ Wrap = Callable[[Function, str], Function]
 
 
 def inner_functions(lab: Lab, wrap: Wrap, unique_dim: Function, unique2: Function) -> dict[str, Function]:
-    """Return the functions of C that the others call: handlers of functions in Python see these, too, when they go on.
+    """Return the functions of C that the others call; handlers of Python functions see these when they go on.
 
     Args:
         lab: whose operators they call.

@@ -98,7 +98,7 @@ def overloaded_args(arguments: Iterable[object], protocol: str) -> list[Any]:
 
 
 def has_torch_function(arguments: Iterable[object]) -> bool:
-    """Return whether a call with these arguments goes to a handler: one of them has one, or a function mode is open.
+    """Return whether a call with these arguments goes to a handler, of an argument or of an open function mode.
 
     Plain tensors do not count. A call inside of `redispatch_function` goes to none.
 
@@ -205,7 +205,7 @@ def call_c_handlers(
     *,
     is_lone: bool = False,
 ) -> Any:
-    """Do what `call_handlers` does as upstream's functions of operators do; see Note [Functions of C].
+    """Do the work of `call_handlers` as upstream's functions of operators do; see Note [Functions of C].
 
     Args:
         public: what handlers get as the function that was called.
@@ -335,7 +335,7 @@ class DisableTorchFunction(FunctionGuard):
 
 
 class enable_torch_function(FunctionGuard):
-    """A block, inside of one of the others, in which handlers and modes are called again.
+    """A block inside another one in which handlers and modes are called again.
 
     >>> from dispatchlab.lab.overrides import DisableTorchFunction, enable_torch_function, is_torch_function_enabled
     >>> with DisableTorchFunction(), enable_torch_function():
@@ -356,7 +356,7 @@ def redispatch_function(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Call the implementation of a function from its handler: what it calls in turn goes to handlers again.
+    """Call the implementation of a function from its handler; its own calls go to handlers again.
 
     >>> from dispatchlab import Lab
     >>> from dispatchlab.lab.overrides import Functions, as_subclass, redispatch_function

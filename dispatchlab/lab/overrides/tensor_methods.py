@@ -141,7 +141,7 @@ def _python_methods(
 
 def _asking(lab: Lab, own: type[Any]) -> dict[str, Function]:
     def viewed_as(self: Any, kind: type[Tensor]) -> Any:
-        """Return the same tensor as one of another class, a view."""
+        """Return the same tensor as a view of another class."""
         return as_subclass(self, kind, lab.alias)
 
     def iterate(self: Any) -> Iterator[Any]:

@@ -38,7 +38,7 @@ def _signature(schema: FunctionSchema) -> CallSignature:
 
 
 def without_defaults(schema: FunctionSchema, values: Sequence[object]) -> tuple[tuple[object, ...], dict[str, object]]:
-    """Return every argument of a call as the positional ones and those by name, without what equals its default.
+    """Return the positional and the named arguments of a call, without those that equal their default.
 
     Of positional ones only the last are left out, for the others keep the positions; of keyword-only ones, each.
 
@@ -142,7 +142,7 @@ class Interpreter:
         self._keywords = keywords
 
     def own(self, kind: K) -> K:
-        """Take a class over, and all that derive from it and are not taken by another one; a decorator."""
+        """Take a class over, and all its subclasses that no other interpreter has taken; a decorator."""
         _owners[kind] = self
         return kind
 
@@ -231,7 +231,7 @@ def interpreter_of(kind: type) -> Interpreter | None:
 
 
 def elements(values: Sequence[object]) -> list[object]:
-    """Return all arguments, those in lists and tuples among them."""
+    """Return all arguments, also those in lists and tuples."""
     found: list[object] = []
     for value in values:
         if isinstance(value, list | tuple):
@@ -277,7 +277,7 @@ _thread = _Thread()
 
 
 def python_fallback(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Hand the call to the interpreter of the first argument that has one; to the main one, when only modes want it.
+    """Hand the call to the interpreter of the first argument that has one; to the main one if only modes want it.
 
     Raises:
         CallError: no argument is a tensor, and no mode is active.
@@ -294,7 +294,7 @@ def python_fallback(operator: Operator, keys: DispatchKeySet, stack: list[object
 
 
 def detach_by_handlers(operator: Operator, tensor: Tensor) -> Tensor | None:
-    """Return a tensor that autograd keeps, as the handlers copy it; None when there is none.
+    """Return a tensor that autograd keeps, copied by the handlers; None when there is none.
 
     They are called where autograd is, not below it.
 

@@ -147,7 +147,7 @@ def _wrapped(implementation: Callable[..., Any], dispatcher: Callable[..., Itera
 
 
 def _verify_matching_signatures(implementation: Callable[..., Any], dispatcher: Callable[..., Any]) -> None:
-    """Check that a dispatcher takes exactly what its implementation takes, with None for every default.
+    """Check that a dispatcher takes exactly the arguments of its implementation, with None for every default.
 
     Raises:
         SignatureMismatchError: it does not; the message shows both signatures and the first difference.

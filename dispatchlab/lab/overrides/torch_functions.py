@@ -202,7 +202,7 @@ _PREFIXED = frozenset(("linalg", "fft", "special"))
 
 @cache
 def torch_functions() -> Mapping[str, OverridableFunction]:
-    """Return all of them, by name."""
+    """Return all functions of torch, by name."""
     found: dict[str, tuple[str, list[str]]] = {}
     text = (files("dispatchlab.lab.overrides") / "data" / "torch_functions.txt").read_text(encoding="utf-8")
     for line in text.splitlines()[1:]:

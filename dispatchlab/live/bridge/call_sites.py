@@ -102,7 +102,7 @@ class CallSites:
         return replace(last, via=(*inner[:_OUTER], *inner[_OUTER:][-_INNER:]))
 
     def function(self) -> tuple[TorchLibraryFunction, tuple[str, ...]] | None:
-        """Return the function of `torch.library` that led to this impl, and on what; None for `impl` itself."""
+        """Return the function of `torch.library` that led to this impl, and its subject; None for `impl` itself."""
         for frame in self._frames():
             if not frame.f_code.co_filename.startswith(self._api):
                 return None
@@ -126,7 +126,7 @@ class CallSites:
         return file.startswith(self._standard) and "site-packages" not in file and "dist-packages" not in file
 
     def _frames(self) -> Iterator[FrameType]:
-        """Return the callers, innermost first, without those that are passed over."""
+        """Return the callers, innermost first, without frames to pass over."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             file = frame.f_code.co_filename

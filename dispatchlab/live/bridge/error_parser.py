@@ -24,7 +24,7 @@ def without_backtrace(text: str) -> str:
 
 
 def kind_of(text: str) -> ErrorKind:
-    """Return the kind of refusal that a text reports; `OTHER` when it is none of the known ones."""
+    """Return the kind of refusal that a text reports; `OTHER` for an unknown one."""
     return next((kind for fragment, kind in _FRAGMENTS if fragment in text), ErrorKind.OTHER)
 
 

@@ -127,12 +127,12 @@ def stand_in(*arguments: object, **named: object) -> object:
 
 
 def has_fallbacks() -> bool:
-    """Return whether the bindings register any fallback, and not fallthroughs alone, as those before PyTorch 2.5 do."""
+    """Return whether the bindings register any fallback; before PyTorch 2.5 they register fallthroughs alone."""
     return hasattr(bindings()._DispatchModule, "fallback")
 
 
 def has_binding(kernel: Kernel) -> bool:
-    """Return whether the bindings have this unboxed kernel: they have one, `T_T`."""
+    """Return whether the bindings have this unboxed kernel; they have one, `T_T`."""
     return (
         kernel.form is KernelForm.UNBOXED
         and not kernel.symint

@@ -333,7 +333,7 @@ class Libraries:
         return lambda: make(kind, namespace, key, mark.file, mark.line(number))
 
     def call_on_library(self, call: Callable[[Any], None], enclosing: EnclosingLibrary, number: int) -> MakeCall:
-        """Return a call on one library, which is made the first time and used again after each reset."""
+        """Return a call on a library, which is made on the first call and used again after each reset."""
         make, mark = self._c._dispatch_library, self.mark
         kind, namespace, key = enclosing.kind, self._namespace(enclosing.namespace), self.key_text(enclosing.key)
         library: Any = None
@@ -359,11 +359,11 @@ class Libraries:
             library.reset()
 
     def name_of(self, operator: OperatorName) -> OperatorName:
-        """Return the operator that stands for one of the user's."""
+        """Return the operator that stands for an operator of the user."""
         return replace(operator, namespace=self.prefix + operator.namespace)
 
     def name_text(self, name: OperatorName) -> str:
-        """Return the name of an operator; one without a namespace stays without."""
+        """Return the name of an operator; a name without a namespace stays without."""
         return str(self.name_of(name) if name.namespace else name)
 
     def schema_text(self, schema: FunctionSchema) -> str:
@@ -393,7 +393,7 @@ class Libraries:
         return not text or self.can_parse(text) or (not self.parse_keys and text in running_keys().numbers)
 
     def check_text(self, key: DispatchKey | None, registration: Registration, what: str) -> None:
-        """Check that PyTorch parses a key where its bindings want text; one that it does not have, it refuses itself.
+        """Check that PyTorch parses a key where its bindings want text; it refuses unknown keys itself.
 
         Raises:
             NotExpressibleError: it has the key, and cannot parse it.

@@ -291,7 +291,7 @@ def known_overload(qualified: str) -> Any:
 
 
 def forget_operator(qualified: str) -> None:
-    """Have `torch.ops` look for an operator again, as it does when `torch.library` destroys one."""
+    """Have `torch.ops` look up an operator again, as it does when `torch.library` destroys one."""
     namespace, _, name = qualified.partition("::")
     known = vars(torch().ops).get(namespace)
     if known is None or name not in vars(known):

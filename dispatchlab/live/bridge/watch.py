@@ -123,7 +123,7 @@ class RegistrationWatch:
             self._wrapped.wrap(ops.CustomOpDef, str(function), functools.partial(self._part, function))
 
     def pause(self) -> None:
-        """Watch nothing more, but take note of what goes; a second time is harmless."""
+        """Watch nothing more, but note releases; a second pause is harmless."""
         self._wrapped.put_back()
 
     def __exit__(self, *error: object) -> None:
@@ -205,7 +205,7 @@ class RegistrationWatch:
         return original(module)
 
     def _gone(self, library: int, _: object) -> None:
-        """Nobody holds a library of the bindings any more, and another one may get its `id`."""
+        """Note that a library of the bindings has died, so that another one may get its `id`."""
         known = self._libraries.pop(library, None)
         if known is not None:
             self._released(known)

@@ -36,7 +36,7 @@ def events_of_frames(error: BaseException, watch: ProgramWatch) -> tuple[Event, 
 
 
 def _differs(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether vmap over an operator gives something else than a loop over it, on inputs of a call."""
+    """Return whether vmap over an operator gives other results than a loop, on inputs of a call."""
     import torch
 
     operator = getattr(getattr(torch.ops, name.partition("::")[0]), name.partition("::")[2].partition(".")[0])
@@ -74,7 +74,7 @@ def _tensor() -> Any:
 
 
 def _handlers(kind: type, watch: ProgramWatch) -> Iterator[Event]:
-    """Return the handlers of a class, with what else it has that compile asks for."""
+    """Return the handlers of a class, with its other attributes that compile asks for."""
     for protocol in _PROTOCOLS:
         function = getattr(kind, protocol, None)
         code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None) if function else None
@@ -121,7 +121,7 @@ def _lost_classes(frame: FrameType) -> Iterator[Event]:
 
 
 def _value(part: ast.expr, scope: dict[str, Any]) -> Any:
-    """Return the value of a name or of an attribute of one; calls are not made again."""
+    """Return the value of a name or an attribute; calls are not made again."""
     if isinstance(part, ast.Name):
         return scope.get(part.id)
     return getattr(_value(part.value, scope), part.attr, None) if isinstance(part, ast.Attribute) else None

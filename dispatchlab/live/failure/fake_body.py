@@ -91,7 +91,7 @@ def _body(call: _Call) -> str:
 
 
 def _results(overload: Any, call: _Call, seed: int, grow: int) -> tuple[dict[str, Any], list[Any]] | None:
-    """Return the arguments by name and the results of a call with real tensors of the same shapes, or larger ones."""
+    """Return the arguments by name and the results of a call with real tensors of the same or larger shapes."""
     import torch
     from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -124,7 +124,7 @@ def _hint(size: Any) -> int:
 
 
 def _part(index: int, first: tuple[dict[str, Any], list[Any]], larger: tuple[dict[str, Any], list[Any]] | None) -> str:
-    """Return an expression that gives one result's shape, dtype and strides, for the larger tensors as well."""
+    """Return an expression for one result's shape, dtype and strides, valid for the larger tensors as well."""
     for text in _candidates(first[0], first[1][index]):
         if all(_fits(text, values, results[index]) for values, results in filter(None, (first, larger))):
             return text

@@ -134,7 +134,7 @@ def _wrapped(call: FailingCall, template: str) -> str | None:
 
 
 def _operands(tree: ast.expr) -> list[ast.expr]:
-    """Return the expressions that a failing expression works on; a method's own tensor is one."""
+    """Return the expressions that a failing expression works on, among them a method's own tensor."""
     match tree:
         case ast.Call(func=ast.Attribute(value=own)):
             return [own, *tree.args, *(keyword.value for keyword in tree.keywords)]

@@ -35,7 +35,7 @@ class InstalledRegistry:
         return None if not dump else _facts(name, dump)
 
     def overloads(self, packet: str) -> tuple[str, ...]:
-        """Return the overloads of a name, those with a def."""
+        """Return the overloads of a name that have a def."""
         if not self.version or not _is_defined(packet):
             return ()
         return tuple(bindings()._jit_get_operation(packet)[1] or ())

@@ -114,7 +114,7 @@ def _torch_folder() -> str:
 
 @functools.cache
 def _registering_files() -> tuple[str, ...]:
-    """Return the parts of PyTorch that register what others ask for."""
+    """Return the parts of PyTorch that register on behalf of others."""
     folder = _torch_folder()
     return (folder + "library.py", folder + "_library" + os.sep, "<", functools.__file__, contextlib.__file__)
 
@@ -153,7 +153,7 @@ def events_in_children(watch: ProgramWatch, path: str) -> Iterator[Event]:
 
 
 def raised_of(error: BaseException) -> tuple[Raised, ...]:
-    """Return an exception and what led to it, each once, without backtraces of C++."""
+    """Return an exception and its causes, each once, without backtraces of C++."""
     return tuple(
         Raised(f"{type(raised).__module__}.{type(raised).__qualname__}", plain_text(raised))
         for raised in raw_chain(error, hidden=False)
@@ -170,7 +170,7 @@ def plain_text(error: BaseException) -> str:
 
 
 def raw_chain(error: BaseException, *, hidden: bool = True) -> Iterator[BaseException]:
-    """Return an exception and all that led to it, with what `from None` hides or without."""
+    """Return an exception and all its causes, also those that `from None` hides."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:

@@ -47,7 +47,7 @@ def _around(owner: Any, name: str, around: Callable[..., object], watch: Program
 
 
 def after(owner: Any, name: str, then: Callable[..., None]) -> None:
-    """Call something after a function, with its result and arguments; what it raises stays here."""
+    """Call something after a function, with its result and arguments, and keep its exceptions here."""
 
     def around(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
@@ -162,7 +162,7 @@ def _noted_call(watch: ProgramWatch, call: Callable[..., Any], op: Any, /, *args
 
 
 def save_calls(watch: ProgramWatch, path: Path) -> None:
-    """Write the arguments that were kept, those that can be read back safely."""
+    """Write the kept arguments that can be read back safely."""
     plain = (torch().Tensor, int, float, str, bool, type(None), torch().dtype, torch().device)
     kept = {
         name: [call for call in calls if all(isinstance(x, plain) for x in torch().utils._pytree.tree_leaves(call))]
@@ -172,7 +172,7 @@ def save_calls(watch: ProgramWatch, path: Path) -> None:
 
 
 def _note_log(watch: ProgramWatch, record: logging.LogRecord) -> bool:
-    """Note what torch.export logs: load() says there alone which operator it does not find."""
+    """Note the log of torch.export: load() names only there the operator that it does not find."""
     if record.levelno >= logging.WARNING:
         text = record.getMessage() + (logging.Formatter().formatException(record.exc_info) if record.exc_info else "")
         watch.note("warning", record.name, text)
@@ -197,7 +197,7 @@ def _note_fallback(watch: ProgramWatch, result: Any, library: Any, fn: Any, key:
 
 
 def _note_released(watch: ProgramWatch, defs: set[str], impls: set[str]) -> None:
-    """Note what went with a Library; nothing is left to go when it was destroyed before."""
+    """Note the registrations that went with a Library; none are left if it was destroyed before."""
     for name in sorted(defs):
         watch.note("collected", name, "def")
     for name in sorted(impls):
@@ -315,7 +315,7 @@ def schema_of(operator: str) -> Any:
 
 
 def _cannot_be_called(signature: inspect.Signature, schema: Any, role: str, *, keyset: bool) -> bool:
-    """Bind a signature as the dispatcher calls it: with all arguments, and without those that equal their default."""
+    """Bind a signature as the dispatcher calls it: with all arguments, and without those equal to their default."""
     if role == "setup_context":
         extra = {"keyword_only_inputs": 0} if any(a.kwarg_only for a in schema.arguments) else {}
         return not _binds(signature, (), {"ctx": 0, "inputs": 0, "output": 0, **extra})
@@ -346,7 +346,7 @@ def _shown(signature: inspect.Signature) -> list[str]:
 
 
 def note_result(watch: ProgramWatch, operator: str, result: Any) -> None:
-    """Note a result that is not what the schema says."""
+    """Note a result that does not fit the schema."""
     returns = schema_of(operator).returns
     kinds = [str(value.type) for value in returns]
     if not kinds:

@@ -66,7 +66,7 @@ def builtin_fallbacks() -> BuiltinFallbacks:
 
 
 def put_back(before: BuiltinFallbacks) -> None:
-    """Put stand-ins where fallbacks are gone that there were before. See Note [Builtin fallbacks that are gone]."""
+    """Put stand-ins in place of fallbacks that are gone. See Note [Builtin fallbacks that are gone]."""
     if builtin_fallbacks().table == before.table:
         return
     for slot, line in before.lines.items():

@@ -50,14 +50,14 @@ _EMPTY = 0x80
 
 
 class _KernelMap(NamedTuple):
-    """Where the map of an entry is: bytes from the start of the entry."""
+    """The place of an entry's map: bytes from the start of the entry."""
 
     layout: MemoryLayout
     offset: int
 
 
 class SlotReader:
-    """Reads what slots hold; one for many operators knows where each of them is."""
+    """A reader of slots; one reader for many operators remembers where each of them is."""
 
     def __init__(self) -> None:
         self._where = where = _kernel_map()

@@ -210,7 +210,7 @@ class KernelObjects:
         self.by_number[number] = self._builtin.fallthrough if falls_through else _UNKNOWN
 
     def release(self, number: int) -> None:
-        """Take note that this kernel, no fallthrough, is not registered any more; slots may show it all the same."""
+        """Note that this kernel, no fallthrough, is not registered any more; slots may show it all the same."""
         if number in self._gone:
             self._gone.remove(number)
             return

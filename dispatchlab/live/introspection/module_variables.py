@@ -48,7 +48,7 @@ def public_variables(module: ModuleType) -> dict[str, str]:
 
 
 def description(value: object, deep: int = _DEEP) -> str:
-    """Return the type and the plain value of something; of a container the length, and the items that are plain."""
+    """Return the type and the plain value of an object; of a container the length and the plain items."""
     kind: type = type(value)
     if kind in _PLAIN:
         return _short(repr(value))

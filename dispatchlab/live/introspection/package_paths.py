@@ -22,7 +22,7 @@ def package_roots() -> tuple[str, ...]:
 
 
 def package_path(path: str, roots: tuple[str, ...]) -> str:
-    """Return a path that starts at its package; one outside of the roots stays as it is.
+    """Return a path that starts at its package; a path outside the roots stays as it is.
 
     `/home/me/lib/python3.12/site-packages/torch/library.py:9` becomes `torch/library.py:9`.
     """

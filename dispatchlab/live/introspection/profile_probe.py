@@ -102,14 +102,14 @@ class _Operator:
         self.name = f"{self.namespace}::a"
 
     def library(self, number: int = _OTHER, *, kind: str = "FRAGMENT") -> Any:
-        """Return a library; what it registers is released at the end."""
+        """Return a library; its registrations are released at the end."""
         mark, namespace = self._mark, "_" if kind == "IMPL" else self.namespace
         made = bindings()._dispatch_library(kind, namespace, "", mark.file, mark.line(number))
         self._undo.callback(made.reset)
         return made
 
     def impl(self, key: str, number: int = _OTHER) -> Any:
-        """Register a kernel at a key, or without one; the library that holds it."""
+        """Register a kernel at a key, or without one; return the library that holds it."""
         library = self.library(number)
         library.impl("a", _value(key), stand_in)
         return library

@@ -228,7 +228,7 @@ def _custom_ops() -> Iterator[Entry]:
 
 
 def casts_of(made: Any) -> list[tuple[str, Any]]:
-    """Return the device types that a `custom_op` is cast for, and to what."""
+    """Return the device types for which a `custom_op` is cast, and the dtypes."""
     named = {each: getattr(made, f"_autocast_{each}_dtype", None) for each in ("cpu", "cuda")}  # before PyTorch 2.13
     found = getattr(made, "_autocast_dtype", named)
     return [(device, dtype) for device, dtype in found.items() if dtype is not None]

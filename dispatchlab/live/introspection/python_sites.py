@@ -149,7 +149,7 @@ def _is_operator(value: object) -> bool:
 
 
 def _name(function: object) -> str:
-    """`module:qualified name` of a function, or of what stands in its place."""
+    """Return `module:qualified name` of a function, or of its stand-in."""
     if isinstance(function, FunctionType):  # a decorator may have given it the names of something else
         return f"{function.__globals__.get('__name__', '')}:{function.__code__.co_qualname}"
     if _is_operator(function):

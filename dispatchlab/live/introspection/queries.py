@@ -149,7 +149,7 @@ def overload_order(name: str) -> tuple[str, ...]:
 
 
 def packet_schemas(name: str) -> tuple[tuple[str, str], ...]:
-    """Return the overloads in that order with their schemas, those included that only TorchScript has."""
+    """Return the overloads in that order with their schemas, also those that only TorchScript has."""
     schemas = {each.overload_name: str(each) for each in bindings()._jit_get_schemas_for_operator(name)}
     return tuple((overload, schemas[overload]) for overload in overload_order(name) if overload in schemas)
 

@@ -93,7 +93,7 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
 
 
 def record_with_python(imports: Iterable[str] = ()) -> Registry:
-    """Record everything that is registered in this process, and after that what Python registers besides.
+    """Record all registrations of this process, then those of Python.
 
     The parts of PyTorch that fill the Python-side registries are imported in between. What they register with the
     dispatcher is no part of the registry, which is that of a process that has not imported them.
@@ -106,7 +106,7 @@ def record_with_python(imports: Iterable[str] = ()) -> Registry:
 
 
 class RegistryReader:
-    """Records everything that is registered in this process, again and again: what has not changed is read once."""
+    """A reader of all registrations of this process, again and again; it reads unchanged ones once."""
 
     def __init__(self) -> None:
         self._dumps: dict[str, str] = {}
@@ -153,7 +153,7 @@ _LONG = 200
 
 
 class RegistryMoments(NamedTuple):
-    """A registry before packages are imported, after that, and after garbage was collected; what was called for it."""
+    """A registry before and after the import of packages, and after garbage collection; with the calls for it."""
 
     before: Registry
     after: Registry
@@ -202,7 +202,7 @@ def fallback_rows() -> str:
 
 
 def _orders(operators: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """For each name of several operators, the order in which a call tries them."""
+    """Return, for each name with several operators, the order in which a call tries them."""
     overloads: dict[str, set[str]] = {}
     for operator in operators:
         overloads.setdefault(qualified(operator), set()).add(overload_of(operator))

@@ -53,7 +53,7 @@ _COUNT_BEFORE_TEXT = 3 * _WORD
 
 @dataclass(frozen=True, slots=True)
 class MemoryLayout:
-    """Where things are in this process.
+    """The memory layout of this process.
 
     Args:
         table: bytes from the start of an operator's entry to its table.

@@ -36,7 +36,7 @@ _DEVICE_OFFSET = 8
 
 
 class StandInError(DispatchLabError):
-    """This PyTorch has no way to stand in for a device."""
+    """This PyTorch cannot stand in for a device."""
 
     version: str
 
@@ -44,7 +44,7 @@ class StandInError(DispatchLabError):
 
 
 def run_on_stand_in(path: str, name: str, kernels: Sequence[str], fallback: bool) -> ProgramRun:  # noqa: FBT001  a worker takes no names
-    """Run a program where a device of that name stands in for one at PrivateUse1; once in a process.
+    """Run a program on a device of that name, for which one at PrivateUse1 stands in; once in a process.
 
     Args:
         path: the program.
@@ -286,7 +286,7 @@ def _bound(function: Callable[..., Any], op: Any) -> Callable[..., Any]:
 
 
 def _without_numbers(op: Any, positional: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Make a tensor of each number that was one: PyTorch hands the tensors that it made of numbers over as numbers."""
+    """Return number arguments as tensors again where they were tensors: PyTorch hands them over as numbers."""
     wrong = [at for at, one in enumerate(positional) if isinstance(one, int | float | complex) and _is_tensor(op, at)]
     if not wrong:
         return positional
@@ -350,7 +350,7 @@ _WRITTEN: Mapping[str, Callable[..., Any]] = {
 
 
 def run_file(path: str) -> str:
-    """Run a Python file as a program, and say what it raised; nothing when it came to its end."""
+    """Run a Python file as a program, and return its exception; nothing when it came to its end."""
     before = sys.argv
     sys.argv = [path]
     sys.path.insert(0, str(Path(path).resolve().parent))

@@ -58,7 +58,7 @@ def _with_parents(name: str) -> Iterator[str]:
 
 
 def _circles(imports: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Return the strongly connected components of a graph of imports, each behind those that it imports."""
+    """Return the strongly connected components of a graph of imports, each after its own imports."""
     number: dict[str, int] = {}
     lowest: dict[str, int] = {}
     open_ones: list[str] = []

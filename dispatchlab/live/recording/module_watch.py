@@ -49,7 +49,7 @@ PYTHON_LINE = re.compile(r"\.py:\d+$")
 
 
 class ModuleWatch:
-    """Records what module bodies do, from the inside of a `with` block on.
+    """A watch over module bodies, from the inside of a `with` block on.
 
     Args:
         packages: what is imported; a registration that no module body made counts as one of the first of them.

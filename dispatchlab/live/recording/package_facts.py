@@ -31,7 +31,7 @@ class PackageFacts:
 
 
 def package_facts(packages: Sequence[str], submodules: Sequence[str] = ()) -> PackageFacts:
-    """Import packages and then modules of them, and return what all questions about them are asked of.
+    """Import packages and then some of their modules, and return the facts for all questions.
 
     Args:
         packages: the modules, imported in this order.

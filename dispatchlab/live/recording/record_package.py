@@ -100,13 +100,13 @@ class PackageRecord:
 
 
 class Witness(Protocol):
-    """Reads something besides in the process that records: what other questions are asked about."""
+    """A reader of further facts in the recording process, for other questions."""
 
     def import_packages(self, packages: Sequence[str], /) -> None:
         """Import the packages."""
 
     def imported(self) -> None:
-        """They are imported, and no garbage was collected since."""
+        """Note that they are imported, and that no garbage was collected since."""
 
     def collected(self) -> None:
         """Garbage was collected."""
@@ -244,7 +244,7 @@ def _registering(watched: _WatchedImports, calls: Sequence[WatchedCall], native:
 def _modules_of(
     watched: _WatchedImports, events: Mapping[int, object], registrations: Sequence[Registration]
 ) -> Blocks:
-    """Return the modules, with the numbers of what they register, and the order that their imports ask for.
+    """Return the modules, with the numbers of their registrations, and the order that their imports need.
 
     Args:
         watched: what was seen.
@@ -264,7 +264,7 @@ def _call_text(call: WatchedCall) -> str:
 
 
 class _Reader:
-    """Reads what PyTorch prints. What cannot be read is one finding about one operator, and costs nothing else."""
+    """A reader of PyTorch's output. An unreadable part is one finding about one operator, and costs nothing else."""
 
     def __init__(self, roots: tuple[str, ...]) -> None:
         self._roots = roots
@@ -276,7 +276,7 @@ class _Reader:
         return tuple(self._found)
 
     def dump(self, name: str, text: str | None) -> RecordedOperator | None:
-        """Return an operator from its dump; None where there is none."""
+        """Return an operator from its dump; None without a dump."""
         try:
             return None if text is None else read_dump(text)
         except (DispatchLabError, ValueError) as error:

@@ -64,7 +64,7 @@ class Journal:
         self._count[0] = at + 1
 
     def sequence(self) -> tuple[StepSequence, int]:
-        """Return the steps that were kept, oldest first, and how many older ones were not."""
+        """Return the kept steps, oldest first, and the number of older ones."""
         count: int = self._count[0]
         kept = min(count, _CAPACITY)
         steps = tuple(self._steps[at % _CAPACITY] for at in range(count - kept, count))

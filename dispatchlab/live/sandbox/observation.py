@@ -174,7 +174,7 @@ class Observer:
         return operator.stale[0]
 
     def violations(self, name: OperatorName, /) -> tuple[Violation, ...]:
-        """Slots that do not hold what the table computes, and what PyTorch's own check finds."""
+        """Return slots that differ from the computed table, and the results of PyTorch's own check."""
         operator = self._by_id.get(id(name)) or self._remember(name)
         if operator.version != self.version:
             self.snapshot(name)
@@ -212,11 +212,11 @@ class Observer:
             self.objects.forget_released(each.slots for each in self._operators.values() if each.slots is not None)
 
     def stop_reading_slots(self) -> None:
-        """Ask the bindings alone from now on: there are kernels that slots cannot distinguish."""
+        """Use the bindings alone from now on: there are kernels that slots cannot distinguish."""
         self.objects, self.every_table = None, True
 
     def read_python(self) -> None:
-        """Show what Python keeps of operators from now on."""
+        """Show Python's entries of operators from now on."""
         self.reads_python = True
 
     def _remember(self, name: OperatorName) -> ObservedOperator:
@@ -276,7 +276,7 @@ class Observer:
         return slots
 
     def _stale(self, operator: ObservedOperator, known: ObservedSet) -> dict[int, HeldKernel]:
-        """Return the stale slots, and what each holds."""
+        """Return the stale slots with their content."""
         if self.objects is None:
             table = known.observation.table
             return _stale_by_bindings(_slots_by_bindings(operator.raw_text, table), table)
@@ -298,7 +298,7 @@ def _stale_slots(
     objects: KernelObjects,
     names: KernelNames,
 ) -> dict[int, HeldKernel]:
-    """Return the stale slots, which do not hold what the table shows, and what each holds.
+    """Return the slots that differ from the table, with their content.
 
     Args:
         found: what the slots show.
@@ -335,7 +335,7 @@ def _slots_by_bindings(raw_name: str, table: ParsedTable) -> str:
 
 
 def _stale_by_bindings(held: str, table: ParsedTable) -> dict[int, HeldKernel]:
-    """Return the same as `_stale_slots`, by what `_slots_by_bindings` gives."""
+    """Return the stale slots by `_slots_by_bindings`."""
     rows, slot_of = _rows(table), running_keys().slot_of
     lines = {slot_of[key]: text for key, _, text in (line.partition(": ") for line in held.splitlines())}
     found = {slot: HeldKernel(None, None) for slot in rows if slot not in lines}
@@ -346,7 +346,7 @@ def _stale_by_bindings(held: str, table: ParsedTable) -> dict[int, HeldKernel]:
 def _with_stale_slots(
     snapshot: Snapshot, table: ParsedTable, held: Mapping[int, HeldKernel]
 ) -> tuple[Snapshot, Violation]:
-    """Return the snapshot with what the slots hold, and the violation.
+    """Return the snapshot with the content of the slots, and the violation.
 
     Args:
         snapshot: what is shown of the operator, with the slots that it should have.

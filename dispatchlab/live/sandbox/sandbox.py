@@ -38,7 +38,7 @@ class LiveHandle:
         self._sandbox, self._prepared, self._libraries = sandbox, prepared, libraries
 
     def release(self) -> None:
-        """Undo it, what was registered first first; a second release is harmless."""
+        """Undo it in the order of registration; a second release is harmless."""
         libraries = self._libraries
         if libraries:
             self._libraries = ()
@@ -160,11 +160,11 @@ class LiveSandbox:
         return self._observer.snapshot(operator)
 
     def violations(self, operator: OperatorName, /) -> tuple[Violation, ...]:
-        """Slots that do not hold what the table computes, and what PyTorch's own check finds."""
+        """Return slots that differ from the computed table, and the results of PyTorch's own check."""
         return self._observer.violations(operator)
 
     def close(self) -> None:
-        """Release whatever is still in force; what fails does not keep the rest from it."""
+        """Release the registrations still in force; an error does not keep the others from release."""
         with ExitStack() as releases:
             if any(prepared.fallbacks for prepared in self._all):
                 releases.callback(put_back, self._names.builtin)
@@ -176,7 +176,7 @@ class LiveSandbox:
                     releases.callback(prepared.handle.release)
 
     def _took_row(self, prepared: _Prepared, call: BindingCall) -> None:
-        """Note that a fallback, if it is one, is what PyTorch holds at its key: whatever it held before is gone."""
+        """Note that PyTorch holds this fallback, if it is one, at its key, and nothing older any more."""
         # See Note [Fallbacks that replace]
         if call in prepared.fallbacks:
             self._emptied_row(call)
@@ -184,7 +184,7 @@ class LiveSandbox:
                 self._in_row[call.origin.key] = FIRST_CALL + call.number
 
     def _emptied_row(self, call: BindingCall) -> None:
-        """Note that PyTorch holds nothing at the key of this fallback, if it is one, whichever was there."""
+        """Note that PyTorch holds nothing any more at the key of this fallback, if it is one."""
         if isinstance(call.origin.registration, Fallback):
             key, objects = call.origin.key, self._observer.objects
             held = self._in_row.pop(key, None)

@@ -35,7 +35,7 @@ def signature(subject: Subject) -> None:
 
 
 def call(subject: Subject) -> None:
-    """Call the operator, choose the inputs of all trials, and look at what kinds of values it returns."""
+    """Call the operator, choose the inputs of all trials, and note the kinds of values it returns."""
     if not subject.device:
         raise NothingTriedError("it has no kernel for a device that is here")
     subject.choose()
@@ -113,7 +113,7 @@ def _storage(tensor: Any) -> int:
 
 
 def fake(subject: Subject) -> None:
-    """Compare what the fake gives with what the kernel gives: shape, strides, dtype and device."""
+    """Compare the results of the fake and of the kernel: shape, strides, dtype and device."""
     subject.decided()
 
     def check(inputs: Inputs, other: Inputs) -> None:

@@ -37,7 +37,7 @@ class Inputs:
         return (*self.positional, *self.named.values())
 
     def map(self, change: Callable[[Any], Any]) -> Inputs:
-        """Return the same arguments with each tensor changed, those in lists too."""
+        """Return the same arguments with each tensor changed, also in lists."""
         return Inputs(*tree_map_only(torch.Tensor, change, (self.positional, self.named)))
 
     def copy(self) -> Inputs:
@@ -89,7 +89,7 @@ def copy_of(tensor: Any) -> Any:
 
 
 def transposed(inputs: Inputs) -> Inputs | None:
-    """Return the same values with the last two dimensions the other way round in memory; None without such tensors."""
+    """Return the same values with the last two dimensions swapped in memory; None without such tensors."""
     tensors = [tensor for tensor in tensors_of(inputs.values) if tensor.dim() > 1]
     if not any(tensor.size(-1) > 1 and tensor.size(-2) > 1 for tensor in tensors):
         return None

@@ -26,11 +26,11 @@ Change: TypeAlias = Callable[[Inputs], Inputs | None]
 
 
 class NotNeededError(Exception):
-    """There is nothing to try."""
+    """The trial is not needed."""
 
 
 class WrongResultError(Exception):
-    """A call gave or did something else than it should."""
+    """A call had another result or effect than expected."""
 
 
 def _refuses_on_purpose(error: Exception) -> bool:
@@ -90,7 +90,7 @@ class Subject:
 
     @property
     def device(self) -> str:
-        """A device that has a kernel and is here; empty where there is none."""
+        """A device of this machine with a kernel; empty where there is none."""
         alone = self.has("CUDA") and not self.has("CPU") and not self.has("CompositeExplicitAutograd")
         return "cpu" if not alone or self.has("CompositeImplicitAutograd") else "cuda" * torch.cuda.is_available()
 
@@ -186,7 +186,7 @@ class Subject:
         most: int | None = None,
         counts: Callable[[Exception, Inputs], bool] = lambda error, inputs: False,
     ) -> None:
-        """Check each input, and raise what a check raised.
+        """Check each input, and raise the errors of a check.
 
         A kernel may take a generated input that it is not meant for. So where a check passes on some generated inputs,
         a failure on others is passed over.
@@ -220,7 +220,7 @@ class Subject:
             raise nothing
 
     def decided(self) -> None:
-        """Raise what the trial of the schema has raised: what traces an operator takes the schema's word."""
+        """Raise the error of the schema trial: tracers of an operator rely on the schema."""
         if self.broken is not None:
             raise self.broken
 

@@ -20,7 +20,7 @@ _DEVICES: Final = ("CPU", "CUDA", "XPU", "MPS")
 
 
 def _is_plain(subject: Subject) -> None:
-    """Raise where one call does not give what another one gives."""
+    """Raise if one call gives another result than the other."""
     if subject.writes or subject.random:
         raise NotNeededError("it writes its arguments" if subject.writes else "it is random")
 
@@ -166,7 +166,7 @@ def vmap(subject: Subject) -> None:
 
 
 def autocast(subject: Subject) -> None:
-    """Call the operator under autocast, and look for devices with a kernel and without one for autocast."""
+    """Call the operator under autocast, and look for devices with a kernel but none for autocast."""
     casts = [key for key in _DEVICES if subject.has(f"Autocast{key}")]
 
     def check(_: Inputs, inputs: Inputs) -> None:
@@ -214,7 +214,7 @@ def functionalize(subject: Subject) -> None:
 
 
 def _is_traced(subject: Subject) -> None:
-    """Raise what keeps a compiler from the operator."""
+    """Raise the error that keeps a compiler from tracing the operator."""
     subject.decided()
     if subject.random or subject.fakeless:
         raise NotNeededError("it is random" if subject.random else "it has no fake")

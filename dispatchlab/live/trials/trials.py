@@ -53,7 +53,7 @@ _COMPILED_LIMIT_S: Final = 300.0
 
 
 def run_trials(subject: Subject, names: Sequence[str], *, before: str = "") -> Iterator[TrialRun]:
-    """Run trials of an operator in a fork, and those after a crash in another one.
+    """Run trials of an operator in a fork, and those after a crash in another fork.
 
     Args:
         subject: the operator.
@@ -83,7 +83,7 @@ def run_trials(subject: Subject, names: Sequence[str], *, before: str = "") -> I
 
 
 def _run(subject: Subject, names: Sequence[str], before: str, say: Say) -> None:
-    """Run trials in this process, which is a fork, and say what came of each."""
+    """Run trials in this process, which is a fork, and report each result."""
     exec(compile(before, "<fix>", "exec"), {"torch": torch})
     for earlier in _FIRST:
         if earlier not in names:  # a trial after it has ended the process: what it found is needed again

@@ -24,7 +24,7 @@ _TRIED: Final = 24
 
 
 def call_under_mode(operator: str, mode: str, specs: Sequence[str], path: str) -> None:
-    """Make a call under a mode, and leave what was seen in a file.
+    """Make a call under a mode, and write the observations to a file.
 
     Args:
         operator: the full name.
@@ -44,7 +44,7 @@ def call_under_mode(operator: str, mode: str, specs: Sequence[str], path: str) -
 
 
 def _inputs(op: Any, specs: Sequence[str]) -> Inputs:
-    """Return the first generated inputs that the operator takes, with what was asked of each argument."""
+    """Return the first generated inputs that the operator takes, with the conditions on each argument."""
     tries = [_described(inputs, specs) for inputs in islice(generated(op, "cpu"), _TRIED)]
     for inputs in tries:
         try:

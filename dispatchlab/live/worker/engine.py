@@ -69,7 +69,7 @@ class LiveEngine:
         return semantics()
 
     def start(self) -> None:
-        """Start the worker when there is none."""
+        """Start the worker if none is running."""
         _ = self.worker
 
     @property
@@ -79,14 +79,14 @@ class LiveEngine:
 
     @property
     def worker(self) -> WorkerProcess:
-        """The worker, started when there is none; starting it imports torch, which takes seconds."""
+        """The worker, started on first use; starting it imports torch, which takes seconds."""
         if self._process is None or not self._process.is_alive:
             self.close()
             self._process = WorkerProcess(imports=self._imports, native=self._native)
         return self._process
 
     def close(self) -> None:
-        """End the worker; the next sandbox starts another one."""
+        """End the worker; the next sandbox starts a new one."""
         if self._process is not None:
             self._process.end()
             self._process = None
@@ -292,7 +292,7 @@ class RemoteSandbox:
         return found
 
     def violations(self, operator: OperatorName, /) -> tuple[Violation, ...]:
-        """Slots that do not hold what the table computes, and what PyTorch's own check finds."""
+        """Return slots that differ from the computed table, and the results of PyTorch's own check."""
         found = self._ask("violations", operator)
         assert isinstance(found, tuple)
         return found

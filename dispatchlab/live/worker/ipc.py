@@ -79,7 +79,7 @@ def receive(stream: IO[bytes]) -> object:
 
 
 def portable(error: BaseException) -> BaseException:
-    """Return the error in a form that another process can read: itself when it is one of ours, else a `WorkerError`."""
+    """Return the error in a form for another process: itself if it is one of ours, else a `WorkerError`."""
     if isinstance(error, DispatchLabError | KeyboardInterrupt):
         try:
             pickle.loads(pickle.dumps(error))

@@ -172,7 +172,7 @@ class WorkerProcess:
         self.kill()
 
     def _interrupted(self) -> object:
-        """Pass Ctrl-C on, and give the worker a while to answer with what it has; then end it in any case."""
+        """Pass Ctrl-C on, give the worker a while to answer with its result so far, then end it in any case."""
         self._is_interrupted = True
         if self._importing is not None:
             self.end()  # nothing was found yet that it could answer with
@@ -213,7 +213,7 @@ class WorkerProcess:
         return WorkerCrashed(f"the process that ran PyTorch ended {how}{more}", sequence)
 
     def _let_end(self) -> None:
-        """Give it time to end by itself, now that its output is closed; what it started is still its group then."""
+        """Give it time to end by itself, now that its output is closed; its children are still in its group then."""
         if not hasattr(os, "waitid"):
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_GRACE_S)
@@ -254,7 +254,7 @@ def _last_words(lines: Sequence[str]) -> Sequence[str]:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a worker and what it started. Its number is its own as long as it has not been waited for."""
+    """Kill a worker and its children. Its number is its own until it has been waited for."""
     if process.returncode is None:
         kill_group(process.pid)
         process.kill()

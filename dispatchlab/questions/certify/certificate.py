@@ -23,7 +23,7 @@ class Certified(WordEnum):
 
 
 class Cause(WordEnum):
-    """Why the order matters."""
+    """The reason why the order matters."""
 
     OVERRIDE = "override"  # two kernels at one key: the newest wins
     STALE = "stale slots"  # a slot is not refreshed when it should be
@@ -31,7 +31,7 @@ class Cause(WordEnum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """One registration, by its key and where it comes from; a def has no key."""
+    """One registration, by its key and its source; a def has no key."""
 
     key: DispatchKey | None
     debug: str
@@ -86,7 +86,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Certification:
-    """The certificates of a registry, and what was done for them.
+    """The certificates of a registry, and the amount of work for them.
 
     Args:
         registry: what it was called.
@@ -163,7 +163,7 @@ class Pattern:
         return frozenset(self.keys)
 
     def counted(self, keys: frozenset[DispatchKey]) -> tuple[tuple[DispatchKey, int], ...]:
-        """Return some of the keys with how many kernels each has."""
+        """Return some of the keys with the number of kernels of each."""
         return tuple((key, self.keys.count(key)) for key in sorted(keys))
 
 

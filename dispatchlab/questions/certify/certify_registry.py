@@ -53,7 +53,7 @@ from dispatchlab.registries.replay import fallback_registration, operator_regist
 
 
 class NothingToCertifyError(DispatchLabError):
-    """There is no operator, so a certificate would stand on nothing."""
+    """There is no operator to certify."""
 
     registry: str
     against: str = ""
@@ -147,7 +147,7 @@ def certification_of_own(
     semantics: str | None = None,
     **options: Any,
 ) -> Certification:
-    """Return the certificates of what a recording adds to the registry of its PyTorch.
+    """Return the certificates for the additions of a recording to the registry of its PyTorch.
 
     Args:
         recorded: the registry.
@@ -199,12 +199,12 @@ def _without_known(certification: Certification, difference: Difference) -> Cert
 
 
 def _is_by_custom_op(reason: OrderReason, own: RecordedOperator) -> bool:
-    """Return whether it is about two kernels that one call of `custom_op` registers, always in one order."""
+    """Return whether one call of `custom_op` registers both kernels, always in one order."""
     return reason.cause is Cause.OVERRIDE and is_of_custom_op(own, reason.keys[0], own.kernels_at(reason.keys[0]))
 
 
 def _is_in(reason: OrderReason, own: RecordedOperator, base: RecordedOperator) -> bool:
-    """Return whether it is an override that has the same kernels in the base."""
+    """Return whether it is an override whose kernels are the same in the base."""
     if reason.cause is not Cause.OVERRIDE:
         return False
     mine, theirs = (
@@ -338,7 +338,7 @@ class _Bench:
         return ""
 
     def random_sequence(self, may_be_stale: frozenset[int]) -> str:
-        """Return whether a random sequence keeps to what was proved of the pattern; a sentence when not."""
+        """Return a sentence if a random sequence contradicts the proof of the pattern; else empty."""
         count = len(self.registrations)
         newer = _newer_of(self.registrations)
         random, state, mask = SplitMix64(count), self.space.empty(), 0
@@ -394,7 +394,7 @@ class _Bench:
         return any(str(SLOT_KEYS[slot]) in violation.keys for violation in self.space.violations(state))
 
     def _sequence(self, keys: KeySequence) -> StepSequence:
-        """Return a sequence in keys as one of this operator: the kernels of a key in their order, its def for None."""
+        """Return a sequence of keys for this operator: the kernels of a key in their order, its def for None."""
         at: dict[DispatchKey | None, list[int]] = {}
         for number, one in enumerate(self.registrations):
             at.setdefault(one.key if isinstance(one, Impl) else None, []).append(number)
@@ -426,7 +426,7 @@ class _Bench:
 
 
 def _newer_of(registrations: Sequence[Registration]) -> list[int]:
-    """For each registration the kernels that came after it at its key, as a mask."""
+    """Return for each registration the later kernels at its key, as a mask."""
     masks = []
     for at, one in enumerate(registrations):
         newer = 0

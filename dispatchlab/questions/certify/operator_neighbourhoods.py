@@ -79,7 +79,7 @@ def patterns_with_stale_slots(semantics: Semantics, patterns: Iterable[Pattern])
 
 
 def order_with_stale_slot(semantics: Semantics, pattern: Pattern, slot: int) -> tuple[DispatchKey, ...] | None:
-    """Return an order of all kernels after which a slot holds what it should not; None when there is none.
+    """Return an order of all kernels that leaves a slot stale; None when there is none.
 
     The last kernel that refreshes the slot decides: so it is enough to choose which of those that do not refresh it
     come before.
@@ -129,12 +129,12 @@ class Neighbourhood:
 
     @property
     def size(self) -> int:
-        """How many registrations there are, the def included."""
+        """The number of registrations, with the def."""
         return 1 + sum(count for _, count in self.kernels) + (self.fallback is not None)
 
     @property
     def rank(self) -> tuple[int, tuple[tuple[DispatchKey, int], ...], DispatchKey]:
-        """Smaller ones come first."""
+        """The sort key: smaller neighbourhoods come first."""
         return self.size, self.kernels, self.fallback or DispatchKey.Undefined
 
 
@@ -158,7 +158,7 @@ class Explored:
 
 
 def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) -> Explored:
-    """Return every set of a neighbourhood, both directions of every edge.
+    """Walk every set of a neighbourhood, in both directions of every edge.
 
     Args:
         semantics: the dispatcher, with the fallbacks of the registry.

@@ -62,7 +62,7 @@ from dispatchlab.questions.certify.operator_neighbourhoods import (
 def neighbourhoods_of(
     semantics: Semantics, patterns: Sequence[Pattern]
 ) -> Mapping[Pattern, frozenset[Neighbourhood] | str]:
-    """Return the neighbourhoods of the slots of each pattern; a sentence for one that cannot be proved by them.
+    """Return the neighbourhoods of the slots of each pattern; a sentence for a pattern that they cannot prove.
 
     Args:
         semantics: the dispatcher, with the fallbacks of the registry.
@@ -106,7 +106,7 @@ class _Roles:
         self._known: dict[tuple[int, tuple[tuple[DispatchKey, int], ...]], tuple[Neighbourhood, ...]] = {}
 
     def neighbourhoods(self, pattern: Pattern) -> frozenset[Neighbourhood] | str:
-        """Return the neighbourhoods of a pattern; a sentence where there are none that can be explored."""
+        """Return the neighbourhoods of a pattern; a sentence where none can be explored."""
         keys = pattern.kernel_keys
         if refused := keys & self._refused:
             return f"a kernel at {min(refused)} was refused"
@@ -167,7 +167,7 @@ def undeclared(semantics: Semantics, keys: Iterable[DispatchKey]) -> str:
 
 
 def _combinations(groups: Sequence[int], present: int) -> Iterator[int]:
-    """Sets of keys: for every choice of roles one key of each, each key in turn, then all keys of these roles."""
+    """Return sets of keys: for every choice of roles one key of each, each key in turn, then all their keys."""
     by_role: dict[int, list[int]] = {}
     for key in set_bits(present):
         by_role.setdefault(combination(groups, 1 << key), []).append(1 << key)

@@ -110,7 +110,7 @@ def _checked(
     stage: Callable[[str], None],
     questions: Collection[Question],
 ) -> CheckReport:
-    """Return the report of one import of packages and of modules of them."""
+    """Return the report of one import of packages and some of their modules."""
     named = request.packages
     with trial_process(request) if Question.TRIALS in questions else nullcontext() as trials:
         report = _asked(named, request.submodules, before, fails, stage, trials, questions)

@@ -16,7 +16,7 @@ _KEYS = ("packages", "fail", "baseline", "record", "select", "ignore", "per-oper
 
 
 class SettingsError(DispatchLabError):
-    """A file of settings says something that the check does not know.
+    """A file of settings has an entry that the check does not know.
 
     Args:
         path: the file.

@@ -82,14 +82,14 @@ class CheckReport:
 
     @property
     def groups(self) -> tuple[FindingGroup, ...]:
-        """The findings by cause, the most harmful first; what two questions say of one defect is there once."""
+        """The findings by cause, the most harmful first; a defect found by two questions is there once."""
         ranks = {finding: at for at, answer in enumerate(self.answers) for finding in answer.findings}
         groups = grouped(_once(self.findings))
         return tuple(sorted(groups, key=lambda group: (LEVELS.index(group.level), ranks[group.first])))
 
     @property
     def exit_code(self) -> int:
-        """2 when a package registers nothing, 1 when something was found that fails."""
+        """2 when a package registers nothing, 1 when a finding fails the check, else 0."""
         if self.nothing:
             return 2
         return int(any(answer.is_bad for answer in self.answers if answer.question in self.fails))

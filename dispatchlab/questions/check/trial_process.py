@@ -120,7 +120,7 @@ def _registration_runs(watch: ProgramWatch) -> Iterator[TrialRun]:
 
 
 def _answer(run: TrialRun, watch: ProgramWatch, attempt: Callable[[Fix], Trial] | None = None) -> Answer | None:
-    """Return the cause of a trial that failed, concluded from what was noted of its operator."""
+    """Return the cause of a failed trial, concluded from the events of its operator."""
     if run.status != "failed":
         return None
     packet = run.operator.partition(".")[0]

@@ -45,7 +45,7 @@ _REGISTRY_READER = "dispatchlab.live.introspection.registry_reader"
 
 
 class OneOperatorError(DispatchLabError):
-    """A pattern was given where one operator is explained."""
+    """A pattern was given where one operator is expected."""
 
     asked: str
 

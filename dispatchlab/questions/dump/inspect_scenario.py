@@ -101,14 +101,14 @@ class Inspection(NamedTuple):
 
 @runtime_checkable
 class Explains(Protocol):
-    """A sandbox that knows the reasons behind what it shows."""
+    """A sandbox that knows the reasons behind its tables."""
 
     def explain(self, name: OperatorName, /) -> OperatorView | None:
         """Return an operator with its reasons; None when nothing is registered for it."""
 
 
 class InspectOptions(NamedTuple):
-    """How operators are inspected.
+    """The options for the inspection of operators.
 
     Args:
         engine: `lab`, or `torch` for a scenario and the installed PyTorch.
@@ -296,7 +296,7 @@ def is_packet_of(asked: str, names: Sequence[str]) -> bool:
 def packet_from(
     view: Callable[[OperatorName], OperatorView], names: Sequence[str], order: Sequence[str], source: str
 ) -> Packet:
-    """Return the overloads that have a def, in an order; where it lacks one of them, the order is not known."""
+    """Return the overloads with a def, in an order; if the order lacks one of them, it is not known."""
     schemas = {name: schema for name in names if (schema := view(name_of(name)).schema) is not None}
     known = {*map(overload_of, schemas)} <= {*order}
     unknown = "" if known else f"{source} does not say in which order a call tries them"

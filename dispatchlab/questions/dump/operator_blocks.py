@@ -39,7 +39,7 @@ _STALE = "stale slot"
 
 
 def operator_blocks(view: OperatorView, *, keys: Collection[str] = (), everything: bool = False) -> Iterator[Block]:
-    """Return an operator: what it is, then its table by kernel.
+    """Return an operator: its properties, then its table by kernel.
 
     Args:
         view: the operator.
@@ -140,7 +140,7 @@ def _key(group: KernelGroup) -> Cell:
 
 
 def _runs(group: KernelGroup) -> Iterator[Inline]:
-    """Return the keys that run a kernel, and those at which another one runs."""
+    """Return the keys that run a kernel, and the keys where another kernel runs."""
     for served in group.served:
         if served.reason is not Provenance.KERNEL or served.keys != (group.key,):
             yield (Span(f"{served.reason} ", REASON_MOODS[served.reason]), f"of {_names(served.keys)}")

@@ -25,7 +25,7 @@ Report: TypeAlias = Callable[[str], None]
 
 
 class DumpOptionsError(DispatchLabError):
-    """Options of one kind of source were given with another."""
+    """The options do not fit the kind of source."""
 
     message: str
 
@@ -55,7 +55,7 @@ class DumpOptions(NamedTuple):
         return self.operator
 
     def with_source(self, report: Report) -> DumpOptions:
-        """Return the same with the registry that answers when none was named, which is reported."""
+        """Return the options with the default registry when none was named, and report its name."""
         if self.source is not None or self.engine == "torch":
             return self
         from dispatchlab.registries.builds import default_registry  # costs start-up, and a named source needs none
@@ -66,7 +66,7 @@ class DumpOptions(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """An operator as the dispatcher has it, and what Python registers for it."""
+    """An operator as the dispatcher has it, and Python's registrations for it."""
 
     snapshot: Snapshot
     python: tuple[PythonRegistration, ...]
@@ -74,7 +74,7 @@ class _Part(NamedTuple):
 
 @collector_paused()  # which would look at the operators that are kept again and again
 def operators(asked: DumpOptions, *, after: str | None, report: Report) -> View[Any]:
-    """Return operators: their kernels, their tables, and what Python registers.
+    """Return operators: their kernels, their tables, and Python's registrations.
 
     Args:
         asked: what was asked.
@@ -117,7 +117,7 @@ def operators(asked: DumpOptions, *, after: str | None, report: Report) -> View[
 
 
 def _report_what_is_missing(inspection: Inspection, parts: list[_Part], asked: DumpOptions, report: Report) -> None:
-    """Report steps that were refused, and what there is nothing of."""
+    """Report refused steps, and parts without content."""
     from dispatchlab.questions.dump.operator_text import refused_step_text, stale_text
 
     for step, registration, refusal in inspection.refused:
@@ -141,7 +141,7 @@ def _report_what_is_missing(inspection: Inspection, parts: list[_Part], asked: D
 
 
 def _lines(inspection: Inspection, parts: list[_Part], asked: DumpOptions) -> Iterator[Block]:
-    """Return the texts that PyTorch prints, then what Python registers, and the overloads of a name of several."""
+    """Return PyTorch's texts, then Python's registrations, and the overloads of a name with several."""
     from dispatchlab.questions.dump.operator_text import operator_text, python_text
 
     texts = []

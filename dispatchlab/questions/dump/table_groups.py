@@ -22,7 +22,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Keys at which a kernel could have run, and another kernel does for one reason.
+    """Keys at which a kernel lost to another one for one reason.
 
     Args:
         why: what decided, as `Beaten.why`.
@@ -68,7 +68,7 @@ class KernelGroup:
 
 @dataclass(frozen=True, slots=True)
 class StaleSlots:
-    """Slots that hold another entry than the table: what they should hold, empty for nothing, and what calls use."""
+    """Slots that differ from the table: the expected entries, empty for nothing, and those that calls use."""
 
     expected: str
     actual: str
@@ -77,7 +77,7 @@ class StaleSlots:
 
 @dataclass(frozen=True, slots=True)
 class GroupedTable:
-    """The table of an operator by kernel. Every row is in one group, and in `stale` when its slot is.
+    """The table of an operator by kernel. Every row is in one group, and a stale slot also in `stale`.
 
     Args:
         kernels: those that are registered for the operator, in the order of the dump.

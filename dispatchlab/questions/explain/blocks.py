@@ -55,7 +55,7 @@ def set_text(keys: DispatchKeySet) -> str:
 
 
 def functionalities_text(keys: DispatchKeySet) -> str:
-    """Return the functionalities of a set, highest priority first: what it excludes, whatever the backend.
+    """Return the functionalities of a set, highest priority first: it excludes them for every backend.
 
     The autocast keys are one when all ten are there.
     """
@@ -117,7 +117,7 @@ def _mood(hop: Hop) -> b.Mood:
 
 
 def hop_lines(hop: Hop) -> Iterator[b.Inline]:
-    """Return every fact of a hop, a line each."""
+    """Return the facts of a hop, a line each."""
     kernel = hop.kernel
     if kernel is not None:
         place = f", at {kernel.source}" if kernel.source else ""

@@ -108,7 +108,7 @@ def explain_operator(
 
 
 def _given(inspection: Inspection, arguments: Sequence[ArgumentSpec]) -> Given | None:
-    """Return the arguments of a call; None where they only describe the tensors of one operator."""
+    """Return the arguments of a call; None where they only describe tensors for one operator."""
     packet = inspection.packet
     names = [str(snapshot.operator) for snapshot in inspection.snapshots]
     if packet is not None and packet.overloads and packet.name not in names:
@@ -127,7 +127,7 @@ def _given(inspection: Inspection, arguments: Sequence[ArgumentSpec]) -> Given |
 
 
 def _one_of(inspection: Inspection, given: Given | None) -> tuple[Inspection, PacketCall | None]:
-    """Return the same with the one operator that is called, and the overloads that were tried."""
+    """Return the inspection of the one called operator, with the overloads that were tried."""
     packet, found = inspection.packet, None
     name = str(inspection.snapshots[0].operator) if packet is None else packet.name
     if given is not None:

@@ -237,14 +237,14 @@ class _Next:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Why there is no further hop, and whether that is known: an unknown kernel may redispatch."""
+    """The reason why there is no further hop, and whether it is known: an unknown kernel may redispatch."""
 
     why: str
     known: bool = True
 
 
 def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema) -> _Next | _Anew | _End:
-    """Return the next set, the new call, or why there is neither. See Note [The hop after a kernel]."""
+    """Return the next set, the new call, or the reason for the end. See Note [The hop after a kernel]."""
     kernel, key = hop.kernel, hop.key
     if hop.refusal is not None or kernel is None:
         return _End(f"the call fails: {hop.refusal}")

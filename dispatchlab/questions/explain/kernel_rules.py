@@ -54,7 +54,7 @@ class Does(Enum):
 
     @property
     def goes_on_by(self) -> str:
-        """How it hands its operator on to a lower key: `redispatch` or `call`; empty when that is not known."""
+        """The way to a lower key: `redispatch` or `call`; empty when it is not known."""
         if self in (Does.UNKNOWN, Does.WORKS):
             return ""
         return "redispatch" if self in (Does.REDISPATCHES, Does.RECORDS, Does.SELECTS_BACKEND) else "call"

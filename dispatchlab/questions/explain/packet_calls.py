@@ -264,7 +264,7 @@ def _by_name(schema: FunctionSchema, given: Given) -> Iterator[tuple[str, Argume
 
 
 def _description(spec: str, value: object) -> str:
-    """Return the description of what an argument takes that decides the dispatch."""
+    """Return the description of an argument that decides the dispatch."""
     if value is None:
         return "none"
     return "list:" if isinstance(value, list | tuple) and not value else spec

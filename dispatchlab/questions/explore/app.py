@@ -120,7 +120,7 @@ class ExplorerApp(App[None]):
         self.exit(return_code=_UNEXPECTED)
 
     def _end_on_signals(self) -> None:
-        """End between two callbacks: an interrupt inside of one would leave its traceback behind."""
+        """End between two callbacks: an interrupt inside one would leave its traceback behind."""
 
         def end(by: signal.Signals) -> None:
             self.ended_by = by

@@ -36,7 +36,7 @@ class Lines(OptionList):
         self._drawn: list[Text] = []
 
     def show_lines(self, lines: Sequence[Text]) -> None:
-        """Draw these lines; those that are the same are left alone."""
+        """Draw these lines; leave unchanged ones alone."""
         lines = [drawn(self, line) for line in lines]
         if len(lines) != len(self._drawn):
             kept = self.highlighted
@@ -113,7 +113,7 @@ class TextPane(VerticalScroll, can_focus=True):
 
 
 class AroundPane(Vertical):
-    """Where the sequence is in the state graph, and its neighbours, which can be gone to."""
+    """The position of the sequence in the state graph, and neighbours to go to."""
 
     def compose(self) -> ComposeResult:
         """Return the place and the neighbours."""
@@ -191,7 +191,7 @@ class CheckPane(Vertical):
         self.query_one("#check-load", Button).display = has_sequence
 
     def action_ask(self, what: str) -> None:
-        """Ask for what a button asks for."""
+        """Ask for the input of a button."""
         self.post_message(self.Asked(what))
 
     @on(Button.Pressed)

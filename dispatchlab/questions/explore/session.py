@@ -68,7 +68,7 @@ class Seen:
 
     @cached_property
     def view(self) -> OperatorView:
-        """It with the reasons behind its table, where the engine knows them."""
+        """The view with the reasons behind its table, if the engine knows them."""
         return self.make_view() or view_of(self.snapshot, self.violations)
 
 
@@ -96,7 +96,7 @@ class Moment:
         return f"<Moment after {format_sequence(self.sequence)}>"
 
     def shows_same(self, other: Moment, operators: Sequence[OperatorName]) -> bool:
-        """Return whether nothing that is seen of some operators differs, which is what the explorer compares."""
+        """Return whether some operators look the same, as far as the explorer compares."""
         return self.state == other.state or all(  # equal states need no look
             self.seen(name) == other.seen(name) for name in operators
         )
@@ -170,7 +170,7 @@ class LabRunner:
         return self._moment(sequence, active, (*before.refusals, refusal), state, ended=ended)
 
     def states_of_sets(self, order: Chains = ()) -> Mapping[frozenset[int], tuple[StepSequence, ...]] | None:
-        """For each set of registrations a shortest sequence to each state that looks different.
+        """Return for each set of registrations a shortest sequence to each state that looks different.
 
         Args:
             order: chains of registrations that are registered in this order only.
@@ -239,7 +239,7 @@ class RowChange:
 
 
 def changed_rows(before: Snapshot, after: Snapshot) -> tuple[RowChange, ...]:
-    """Return the rows that differ, in the order of a table: what calls use, where an engine can read it."""
+    """Return the rows that differ, in the order of a table: the kernels that calls use, if the engine can read them."""
     ours, theirs = (_rows(one) for one in (before, after))
     keys = sorted(ours.keys() | theirs.keys(), key=SLOT_OF_KEY.__getitem__)
     pairs = ((key, ours.get(key), theirs.get(key)) for key in keys)
@@ -256,24 +256,24 @@ def _rows(snapshot: Snapshot) -> dict[DispatchKey, str]:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A sequence, those before it and those that were undone."""
+    """A sequence, with earlier ones and undone ones."""
 
     present: StepSequence = ()
     past: tuple[StepSequence, ...] = ()
     future: tuple[StepSequence, ...] = ()
 
     def changed_to(self, sequence: StepSequence) -> History:
-        """With a new sequence; what was undone is forgotten."""
+        """Return the history with a new sequence; undone ones are forgotten."""
         return self if sequence == self.present else History(sequence, (*self.past, self.present))
 
     def undone(self) -> History:
-        """With the sequence before; the same when there is none."""
+        """Return the history with the sequence before; the same history when there is none."""
         if not self.past:
             return self
         return History(self.past[-1], self.past[:-1], (self.present, *self.future))
 
     def redone(self) -> History:
-        """With the sequence that was undone last; the same when there is none."""
+        """Return the history with the last undone sequence; the same history when there is none."""
         if not self.future:
             return self
         return History(self.future[0], (*self.past, self.present), self.future[1:])

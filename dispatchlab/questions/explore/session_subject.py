@@ -94,7 +94,7 @@ def subject_of_scenario(scenario: Scenario, *, semantics: str | None = None) -> 
 
 
 def subject_of_operator(recorded: Recorded, asked: str, *, source: str, semantics: str | None = None) -> Subject:
-    """Return a session about one operator of a registry, with everything registered that the registry has.
+    """Return a session about one operator of a registry, with all its registrations in force.
 
     Args:
         recorded: the registry.

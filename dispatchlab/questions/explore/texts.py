@@ -96,7 +96,7 @@ def registration_label(registration: Registration, *, one_operator: bool) -> str
 
 
 def registration_texts(subject: Subject, moment: Moment, changed: Collection[int] = ()) -> list[Text]:
-    """Return a line for each registration: whether it is in force, its number, and what it is."""
+    """Return a line for each registration: whether it is in force, its number and its text."""
     one_operator = len(subject.operators) == 1
     last_refused = {step for step, _ in moment.refused if step >= 0} - moment.active
     width = len(str(len(subject.registrations) - 1))
@@ -113,7 +113,7 @@ def registration_texts(subject: Subject, moment: Moment, changed: Collection[int
 
 
 def step_text(subject: Subject, step: Step) -> str:
-    """`+2 CPU fn_cpu`: a step and what it registers or releases."""
+    """Return a step with its registration: `+2 CPU fn_cpu`."""
     label = registration_label(subject.registrations[max(step, ~step)], one_operator=len(subject.operators) == 1)
     return f"{format_sequence((step,))} {label}"
 
@@ -163,7 +163,7 @@ def _change_lines(changes: Sequence[RowChange], action: str) -> Iterator[Text]:
 
 
 def _entry(text: str | None) -> str:
-    """Return a row of a table, short; fallbacks of one file are one."""
+    """Return a row of a table, short; fallbacks of one file share a row."""
     return "(nothing)" if text is None else fallback_of_file(short_source(text))
 
 
@@ -220,7 +220,7 @@ def _kernel_lines(kernel: KernelGroup, changed: Collection[str]) -> Iterator[Tex
 
 
 def _marked_keys(keys: Sequence[str], changed: Collection[str]) -> Text:
-    """Return keys, those that changed in front and marked."""
+    """Return keys, with the changed ones first and marked."""
     new, old = ([key for key in keys if (key in changed) is which] for which in (True, False))
     line = Text("  ")
     if new:
@@ -282,7 +282,7 @@ def around_head(around: Around, subject: Subject) -> Text:
 
 
 def neighbour_text(neighbour: Neighbour, subject: Subject) -> Text:
-    """Return a neighbouring state: the step to it, and what it changes."""
+    """Return a neighbouring state: the step to it, and its changes."""
     line = Text().append("─▸ ", QUIET).append(format_sequence((neighbour.step,)), TITLE)
     what = step_text(subject, neighbour.step).partition(" ")[2].partition("  ")[0]
     if neighbour.refusal is not None:
@@ -296,7 +296,7 @@ def neighbour_text(neighbour: Neighbour, subject: Subject) -> Text:
 
 
 def verdict_text(report: Report, subject: Subject) -> Text:
-    """Return the verdict, what it stands for, and both sequences of a counterexample with the reason."""
+    """Return the verdict, its scope, and both sequences of a counterexample with the reason."""
     found = report.exploration
     good = found.verdict is Verdict.ORDER_INDEPENDENT
     text = Text().append(str(found.verdict), f"bold {VERDICT_STYLES[found.verdict]}")

@@ -38,7 +38,7 @@ MOST_ORDERS = 12
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something that is not the same after two orders.
+    """A difference after two orders.
 
     Args:
         what: what it is about, such as `registrations of my::op` or `variable my_package.TABLE`.
@@ -98,7 +98,7 @@ class ImportComparison:
 
     @property
     def exit_code(self) -> int:
-        """5 when an import ended its process in some order, 1 when something differs, else 0."""
+        """5 when an import ended its process in some order, 1 when there is a difference, else 0."""
         return 5 if any(one.what == PROCESS for one in self.differences) else 1 if self.differences else 0
 
 
@@ -108,7 +108,7 @@ def compare_import_orders(
     registering: Collection[str] | None = None,
     started: Callable[[str], None] = lambda _: None,
 ) -> ImportComparison:
-    """Import packages in every order, or in some where there are many, and compare. See Note [What is compared].
+    """Import packages in every order, or in some of many, and compare. See Note [What is compared].
 
     Args:
         packages: the modules to import.
@@ -179,7 +179,7 @@ def modules_with_orders(packages: Sequence[str], registering: Collection[str]) -
 
 
 def orders_of(modules: Sequence[str], most: int) -> tuple[Order, ...]:
-    """Return every order of some modules; of more than `most` the given one, the reverse, and others by chance."""
+    """Return every order of some modules; of more than `most` the given one, the reverse, and random ones."""
     if factorial(len(modules)) <= most:
         return tuple(permutations(modules))
     chosen = {tuple(modules): None, tuple(reversed(modules)): None}
@@ -196,7 +196,7 @@ def _comparison(
     runs: Sequence[OrderRun],
     again: OrderRun | None,
 ) -> ImportComparison:
-    """Compare what orders left behind with what the first of them did, and that with `again`, where it ran again."""
+    """Compare the results of orders with those of the first, and these with `again`, where it ran again."""
     unstable = set() if again is None else _unlike(runs[0], again)
     differences: dict[str, Difference] = {}
     for run in runs[1:]:
@@ -286,7 +286,7 @@ def _stale(operator: str, kernels: Sequence[tuple[str, str]], sides: Sequence[Se
 
 
 def _registered(what: str, names: Sequence[str], sides: Sequence[Sequence[str]]) -> tuple[str, str]:
-    """Return the cause and the fix where two registrations set the same, or one is not there in each order."""
+    """Return the cause and the fix where two registrations set the same entry, or one is missing in some order."""
     rows, thing = [{"": "\n".join(side)} for side in sides], what
     if what.startswith("registrations of "):
         operator = what.removeprefix("registrations of ")
@@ -331,7 +331,7 @@ def _lines_of_variable(name: str, files: Mapping[str, str]) -> list[str]:
 
 
 def _raise_for(runs: Sequence[OrderRun]) -> None:
-    """Raise what the import of a package raises in every order."""
+    """Raise the error of a package whose import fails in every order."""
     from dispatchlab.live.bridge.torch import ImportEndedError, ImportFailedError
 
     if all(run.ended for run in runs):

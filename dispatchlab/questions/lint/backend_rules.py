@@ -46,13 +46,13 @@ def _is_foreign(operator: RecordedOperator, kernel: RecordedKernel, packages: Pa
 
 
 def _lacks(subject: Subject, name: str, key: DispatchKey) -> bool:
-    """Return whether a factory that there is has no kernel for a device."""
+    """Return whether an existing factory has no kernel for a device."""
     operator = subject.recorded.operator(name)
     return operator is not None and subject.slot(operator, key).way in (Way.FALLBACK, Way.MISSING)
 
 
 def _with_tensors(subject: Subject, packages: Packages) -> dict[DispatchKey, str]:
-    """Return the backends that are brought and have tensors: the others are lacking something, or a slip."""
+    """Return the new backends that have tensors; the others are incomplete, or a slip."""
     return {key: debug for key, debug in _brought(subject, packages).items() if not _lacks(subject, _FACTORIES[0], key)}
 
 

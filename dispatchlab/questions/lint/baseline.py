@@ -69,6 +69,6 @@ def _identity(row: object) -> Identity:
 
 
 def baseline_text(identities: Iterable[Identity]) -> str:
-    """Return the file that accepts these findings: one to a line, sorted, the same for equal findings."""
+    """Return the file that accepts these findings: one a line, sorted, the same for equal findings."""
     inside = ",".join(f"\n  {json_document(asdict(identity))}" for identity in sorted(identities))
     return f'{{"version": {VERSION}, "findings": [{inside}\n]}}\n'

@@ -37,7 +37,7 @@ def _dangling(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterat
 def _without_def(
     subject: Subject, operators: Iterable[RecordedOperator]
 ) -> Iterator[tuple[RecordedOperator, tuple[str, ...]]]:
-    """Return the operators with kernels and no def, and the names of all that have one."""
+    """Return the operators with kernels and no def, and the names of all with a def."""
     names: tuple[str, ...] | None = None
     for operator in operators:
         if operator.is_dangling and operator.kernels:
@@ -51,7 +51,7 @@ def _kernels(operator: RecordedOperator) -> str:
 
 
 def near_misses(operator: RecordedOperator, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the defined operators that a dangling one was probably meant to be, best first."""
+    """Return the defined operators that a dangling name probably means, best first."""
     name = operator.name
     same_name = [one for one in names if one.partition("::")[2].partition(".")[0] == name.name]
     by_namespace = {one.partition("::")[0]: one for one in reversed(same_name)}
@@ -63,7 +63,7 @@ def near_misses(operator: RecordedOperator, names: Sequence[str]) -> tuple[str, 
 
 
 def _related(one: str, other: str) -> bool:
-    """Return whether one namespace is the other with something behind it: `quanto_py` and `quanto`."""
+    """Return whether one namespace is the other with a suffix: `quanto_py` and `quanto`."""
     return min(len(one), len(other)) > 2 and (one.startswith(other) or other.startswith(one))
 
 

@@ -32,7 +32,7 @@ _RUN_ON_ZEROS = frozenset(("aten", "debugprims", "prims", "quantized", "torchaud
 
 
 def parsed_schema(operator: RecordedOperator) -> FunctionSchema | None:
-    """Return the schema of an operator; None where it has none, or one that cannot be read."""
+    """Return the schema of an operator; None if it has none, or an unreadable one."""
     if operator.schema is None:
         return None
     try:
@@ -51,7 +51,7 @@ def maps_tensors(operator: RecordedOperator) -> bool:
 
 
 def _own(operator: RecordedOperator, prefix: str) -> Iterator[RecordedKernel]:
-    """Return the kernels at keys with this prefix that do something."""
+    """Return the working kernels at keys with this prefix."""
     return (kernel for kernel in operator.kernels if kernel.key.name.startswith(prefix) and not kernel.is_fallthrough)
 
 

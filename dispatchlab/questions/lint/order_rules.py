@@ -46,7 +46,7 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
 
 
 def _overwritten(registrations: Iterable[PythonRegistration]) -> Iterator[Found]:
-    """Find the entries of registries of Python that took the place of another one."""
+    """Find the entries of Python registries that replaced another one."""
     from dispatchlab.model.python_layer import by_slot  # costs start-up, and few have any
 
     for (registry, operator, key), (*losers, winner) in by_slot(registrations).items():

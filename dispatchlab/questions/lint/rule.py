@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Level(WordEnum):
-    """How much harm a finding does, the worst first."""
+    """The harm of a finding, the worst first."""
 
     ERROR = "error"  # something that was registered cannot be used
     WARNING = "warning"  # calls fail, or do something else than what was written, under some circumstances
@@ -64,7 +64,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong with one operator.
+    """One mistake in one operator.
 
     Args:
         code: the code of the rule, `DL001`.
@@ -103,7 +103,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class FindingGroup:
-    """Findings of one rule with one cause, in one namespace: what a reader looks at as one.
+    """Findings of one rule with one cause, in one namespace, which a reader looks at together.
 
     Args:
         findings: by operator; never empty.
@@ -123,7 +123,7 @@ class FindingGroup:
 
     @property
     def level(self) -> Level:
-        """How much harm each of them does."""
+        """The harm of each of them."""
         return self.first.level
 
 
@@ -171,7 +171,7 @@ class LintReport:
 
     @property
     def exit_code(self) -> int:
-        """1 when something was found that is more than information, else 0."""
+        """1 when a finding is more than information, else 0."""
         return 1 if any(finding.level is not Level.INFORMATION for finding in self.findings) else 0
 
     @property

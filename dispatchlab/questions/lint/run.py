@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class NothingToLintError(DispatchLabError):
-    """No rule would look at any operator, so that there is nothing to report about.
+    """No rule applies to any operator, so there is nothing to report.
 
     Args:
         source: what was to be looked at.
@@ -151,7 +151,7 @@ _FEW = 100
 
 
 def _of(recorded: Recorded, names: Collection[str]) -> list[RecordedOperator]:
-    """Return the operators of these names that there are; a few are read one by one."""
+    """Return the existing operators of these names; a few are read one by one."""
     if len(names) <= _FEW:
         return [found for name in names if (found := recorded.operator(name)) is not None]
     wanted = frozenset(names)

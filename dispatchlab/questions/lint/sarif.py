@@ -83,7 +83,7 @@ def _rule(rule: Kind) -> dict[str, object]:
 
 
 def _by_line(report: LintReport) -> Iterator[list[Finding]]:
-    """Return the findings that are one result, the most harmful first. See Note [Locations of findings]."""
+    """Return the findings that become one result, the most harmful first. See Note [Locations of findings]."""
     for group in report.groups:
         ordered = sorted(group.findings, key=lambda finding: (_line(finding), finding.identity))
         for line, found in groupby(ordered, key=_line):

@@ -195,7 +195,7 @@ def _facts(report: Report, found: Exploration) -> Iterator[tuple[str, str]]:
 
 
 def sides_of(found: Counterexample, registrations: Sequence[str]) -> b.Sides:
-    """Return the two sequences of a counterexample beside one another; one alone where the same gave two results."""
+    """Return the two sequences of a counterexample side by side; one alone if the same one gave two results."""
     one, other = found.expected_sequence, found.actual_sequence
     if one == other:
         return b.Sides((_side("order:", other, registrations),))
@@ -216,7 +216,7 @@ def _side(title: str, sequence: StepSequence, registrations: Sequence[str], mood
 
 
 def _differences(diff: str) -> Iterator[b.Section]:
-    """Return the sections of a diff; rows of tables with the same entry are one line."""
+    """Return the sections of a diff; rows with the same entry are one line."""
     sections: list[tuple[str, list[str]]] = []
     for title, rows in _sections(diff):
         if sections and sections[-1][1] == rows:  # the table, and the slots that follow it
@@ -238,7 +238,7 @@ def _differences(diff: str) -> Iterator[b.Section]:
 
 
 def _sections(diff: str) -> Iterator[tuple[str, list[str]]]:
-    """Return the sections of a diff with their titles; what a diff of outcomes says is one section."""
+    """Return the sections of a diff with their titles; a diff of outcomes is one section."""
     title, rows = "what differs", list[str]()
     for row in diff.splitlines():
         if row.startswith("--- "):

@@ -26,7 +26,7 @@ PASSES = 2
 
 
 class NoModelError(DispatchLabError):
-    """There is nothing to hold an engine to."""
+    """There is no model to compare an engine with."""
 
     engine: str
     semantics: str
@@ -38,7 +38,7 @@ class NoModelError(DispatchLabError):
 
 
 def check_model(engine: Engine) -> None:
-    """Make sure that there is a model of an engine.
+    """Make sure that an engine has a model.
 
     Raises:
         NoModelError: the lab engine has no other, or nothing is known of the semantics.

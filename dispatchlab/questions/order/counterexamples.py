@@ -122,7 +122,7 @@ def kept_kind(path: str) -> FileKind:
 
 
 def program_of(scenario: Scenario, report: Report) -> str | None:
-    """Return a program for what runs the engine: torch alone for the live one, this package for the lab."""
+    """Return a program for the engine: with torch alone for the live one, with this package for the lab."""
     counterexample = report.exploration.counterexample
     if counterexample is None:
         return None

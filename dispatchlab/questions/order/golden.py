@@ -29,7 +29,7 @@ from dispatchlab.views.text import text_of
 
 
 def golden(scenario: Scenario) -> tuple[Report, str]:
-    """Explore a scenario on the lab engine: the report, and what its golden file holds."""
+    """Explore a scenario on the lab engine: return the report, and the text for its golden file."""
     engine = LabEngine(scenario.semantics or "strict")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of kernels that are overridden: scenarios are about that
@@ -104,7 +104,7 @@ def _listed(title: str, texts: Sequence[str]) -> Iterator[Block]:
 
 
 def _with_keys(found: Exploration, keys: Collection[str]) -> Exploration:
-    """Return the same with the rows of these keys alone in the tables of its diff."""
+    """Return the counterexample with the rows of these keys alone in its diff."""
     counterexample = found.counterexample
     if counterexample is None or not keys:
         return found
@@ -120,7 +120,7 @@ def _with_keys(found: Exploration, keys: Collection[str]) -> Exploration:
 
 
 def seen_text(snapshot: Snapshot, keys: Collection[str]) -> str:
-    """Return an operator with what Python keeps for it."""
+    """Return an operator with Python's entries for it."""
     if not snapshot.python:
         return _with_slots(snapshot, keys)
     text = _with_slots(snapshot, keys) if snapshot.exists else f"name: {snapshot.operator}\n"

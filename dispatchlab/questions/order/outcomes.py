@@ -24,7 +24,7 @@ _MOST_OPERATORS = 5  # that are shown beside a verdict
 
 
 class OneScenarioError(DispatchLabError):
-    """An option is about one scenario and there are several."""
+    """An option is about one scenario, but there are several."""
 
     option: str
     count: int
@@ -104,7 +104,7 @@ class Outcomes:
         return explored_view(shown, program=program, torch=build, details=self.details, is_last=is_one)
 
     def files_of(self, outcome: Outcome) -> Iterator[tuple[str, str, FileKind]]:
-        """Return the file that was asked for: path, text and kind; what cannot be written is reported."""
+        """Return the requested file: path, text and kind; report one that cannot be written."""
         save = self.options.save
         if save is not None and outcome.not_saved is not None:
             self._fail(outcome.not_saved)
@@ -126,7 +126,7 @@ class Outcomes:
         )
 
     def document(self, *, interrupted: bool) -> Document:
-        """Return all of them as a page."""
+        """Return all outcomes as a page."""
         from dispatchlab.questions.order.blocks import permute_document
 
         return permute_document(self._explored, failed=self._failed, summary=self.summary, interrupted=interrupted)

@@ -29,7 +29,7 @@ FLAWS = {
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a verdict is what it is.
+    """The reason of a verdict.
 
     Args:
         cause: what happens to which operator at which key, with the source location of each registration.
@@ -93,7 +93,7 @@ _DROP_ONE: Final = "drop one of the two"
 
 
 class _Outcome(NamedTuple):
-    """How the last step of a sequence ended: which registration it was, and the message of the refusal."""
+    """The end of the last step of a sequence: its registration, and the message of a refusal."""
 
     step: int
     refusal: str

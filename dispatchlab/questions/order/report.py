@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One scenario and what was found about it.
+    """One scenario and its results.
 
     Args:
         scenario: the path of its file, as it was given.
@@ -58,18 +58,18 @@ class Report:
     notes: tuple[str, ...] = ()
 
     def noted(self, note: str) -> Report:
-        """Return the same with one more note."""
+        """Return the report with one more note."""
         return replace(self, notes=(*self.notes, note))
 
     @property
     def headline(self) -> str:
-        """The verdict, what it holds for, and whether it is as expected: the first line of a report."""
+        """The first line of a report: the verdict, its scope, and whether it is as expected."""
         not_expected = f"NOT as expected: {self.expected}"
         return f"{self.verdict_text}, {'as expected' if self.as_expected else not_expected}"
 
     @property
     def verdict_text(self) -> str:
-        """The verdict, the layer that it is about where another one is not explored, and what it holds for."""
+        """The verdict, its layer if another layer is not explored, and its scope."""
         return f"{self._packages_text or self.exploration.verdict}{self.layers_text} ({'; '.join(self.standing)})"
 
     @property
@@ -100,7 +100,7 @@ class Report:
 
     @property
     def layers_text(self) -> str:
-        """Which layer the verdict is about, where another one is there; else nothing."""
+        """The layer of the verdict if there is another one; else nothing."""
         if not self.unexplored:
             return ""
         number = f"{self.unexplored:,} registration{'' if self.unexplored == 1 else 's'} of Python"
@@ -136,7 +136,7 @@ class Explored:
 
 
 def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require_proof: bool = False) -> Report:
-    """Compare what was found with what the scenario expects. See Note [The layers of a verdict]."""
+    """Compare the results with the expectation of the scenario. See Note [The layers of a verdict]."""
     notes = []
     calls = sum(isinstance(each, Block) and each.made_by is not None for each in scenario.registrations)
     if calls and isinstance(engine, LabEngine) and not engine.knows_torch_library:

@@ -11,7 +11,7 @@ from dispatchlab.views.formatting import readable
 
 
 def step_text(step: Step, registrations: Sequence[str]) -> str:
-    """Return a step and what it registers or releases: `+1 impl test::foo CPU (fn_cpu)`."""
+    """Return a step with its registration: `+1 impl test::foo CPU (fn_cpu)`."""
     index = ~step if step < 0 else step
     return f"{'-' if step < 0 else '+'}{index} {registrations[index]}"
 
@@ -33,7 +33,7 @@ def counts(found: Exploration) -> Iterator[tuple[str, str]]:
 
 
 def reductions_text(found: Exploration) -> str:
-    """By what less was walked than every state of the whole: `partition, neighbourhoods (17)`."""
+    """Return the reductions that saved states of the whole: `partition, neighbourhoods (17)`."""
     names = [f"{one} ({found.neighbourhoods:,})" if one == "neighbourhoods" else one for one in found.reductions]
     return ", ".join(names) or "none"
 

@@ -43,7 +43,7 @@ class RunOptions(WalkOptions):
 
     @property
     def walk_options(self) -> WalkOptions:
-        """The options that the explorer knows, without the others."""
+        """The options that the explorer knows."""
         return WalkOptions(**{field.name: getattr(self, field.name) for field in fields(WalkOptions)})
 
 
@@ -70,7 +70,7 @@ class NothingToExploreError(DispatchLabError):
 
 
 def check_subject(scenario: Scenario, options: RunOptions) -> None:
-    """Refuse what would give a verdict on nothing.
+    """Refuse a scenario with nothing to check.
 
     Raises:
         NothingToExploreError: nothing is registered, no operator that is observed can change, or no pair is sampled.
@@ -96,7 +96,7 @@ def _few(operators: Sequence[OperatorName]) -> str:
 
 
 def _has_fallback(scenario: Scenario) -> bool:
-    """Return whether something reaches operators that it does not name."""
+    """Return whether a registration reaches operators that it does not name."""
     return any(
         isinstance(inner, Fallback)
         for one in scenario.registrations
@@ -131,7 +131,7 @@ class Outcome:
 
 @runtime_checkable
 class Explores(Protocol):
-    """An engine that walks by itself, as one in another process does."""
+    """An engine that walks by itself, such as one in another process."""
 
     def explore(
         self,
@@ -162,7 +162,7 @@ def run_scenario(
     progress: Callable[[Progress], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Outcome:
-    """Explore a scenario, and compare with what the scenario expects.
+    """Explore a scenario, and compare the result with its expectation.
 
     Args:
         source: the scenario, or the path of its file.
@@ -231,7 +231,7 @@ class _Subject(NamedTuple):
 
 
 def _load(source: str | Scenario, options: RunOptions) -> _Subject:
-    """Read the scenario, and refuse what cannot be run."""
+    """Read the scenario, and refuse one that cannot be run."""
     scenario = load_scenario(source, allow_import=options.allow_import) if isinstance(source, str) else source
     name: EngineName = options.engine or "lab"
     check_subject(scenario, options)
@@ -248,7 +248,7 @@ def _with_default_bounds(options: RunOptions, subject: _Subject) -> RunOptions:
 
 
 def _as_engine_takes_it(subject: _Subject, options: RunOptions) -> tuple[Scenario, tuple[str, ...]]:
-    """Return the scenario with stand-ins for what PyTorch cannot register, and a note on each kind of them."""
+    """Return the scenario with stand-ins for registrations that PyTorch cannot make, and a note on each kind."""
     if not subject.is_live:
         return subject.scenario, ()
     from dispatchlab.questions.order.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins

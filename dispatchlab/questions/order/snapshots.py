@@ -29,7 +29,7 @@ MOST_STATES: Final = 1024
 
 
 class TooManySnapshotsError(DispatchLabError):
-    """There are more states than can be shown."""
+    """There are too many states to show."""
 
     count: int
 
@@ -45,7 +45,7 @@ class NoStatesError(DispatchLabError):
 
 
 class Way(NamedTuple):
-    """A step that leads to a snapshot: from which one, which step, and the reason where it was refused."""
+    """A step to a snapshot: its origin, the step, and the reason if it was refused."""
 
     source: int
     step: Step

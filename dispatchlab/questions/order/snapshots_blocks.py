@@ -12,7 +12,7 @@ from dispatchlab.views.formatting import counted, key_names
 
 
 def snapshot_lines(found: Snapshots) -> Iterator[Block]:
-    """Return the snapshots as plain text: every line of each, `+` and `-` before what its first step changed."""
+    """Return the snapshots as plain text: every line of each, `+` and `-` before the changes of its first step."""
     yield Line(f"snapshots: {_summary(found)}")
     for moment in found.moments:
         yield Line()
@@ -30,7 +30,7 @@ def snapshot_lines(found: Snapshots) -> Iterator[Block]:
 
 
 def snapshot_blocks(found: Snapshots) -> Iterator[Block]:
-    """Return the snapshots with what each step changed; keys with one kernel share a line."""
+    """Return the snapshots with the changes of each step; keys with one kernel share a line."""
     yield Line(_summary(found))
     for moment in found.moments:
         title = (strong(f"{moment.number}: {_registered(moment, found)}"), quiet(_orders(moment)))
@@ -52,14 +52,14 @@ def _moment(moment: Moment, found: Snapshots) -> Iterator[Block]:
 
 
 def _ways(moment: Moment) -> list[Way | None]:
-    """Return the steps that lead to a snapshot; those that were refused and changed nothing last."""
+    """Return the steps that lead to a snapshot; refused ones without a change come last."""
     ways = sorted(moment.ways, key=lambda way: (way.source == moment.number, way.step < 0))
     is_reached = bool(ways) and ways[0].source != moment.number
     return [*ways] if is_reached else [None, *ways]
 
 
 def _rows(moment: Moment, way: Way | None, found: Snapshots) -> list[Row]:
-    """Return all that is seen in a snapshot, with what a step changed."""
+    """Return all rows of a snapshot, with the changes of a step."""
     before = None if way is None else found.moments[way.source].look
     return rows_between(before, moment.look, found.keys)
 
@@ -69,7 +69,7 @@ def _changes(moment: Moment, way: Way | None, found: Snapshots) -> list[Row]:
 
 
 def grouped_rows(rows: Sequence[Row]) -> list[Row]:
-    """Return the same with one row for keys that hold the same, where they follow one another in a table."""
+    """Return the rows with one for neighbouring keys of the same content."""
     made: list[Row] = []
     for in_table, some in groupby(rows, key=lambda row: bool(row.key)):
         if not in_table:

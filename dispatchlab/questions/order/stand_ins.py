@@ -36,7 +36,7 @@ _CLASSES = (
 
 
 def with_known_classes(registrations: Sequence[Registration]) -> tuple[tuple[Registration, ...], tuple[str, ...]]:
-    """Return the registrations with classes of PyTorch for those that it does not have, and the names of these.
+    """Return the registrations with known classes in place of those that PyTorch lacks, and the names of these.
 
     See Note [Stand-ins for custom classes].
     """
@@ -80,7 +80,7 @@ def class_note(classes: Sequence[str]) -> str:
 
 
 def with_stand_ins(registrations: Sequence[Registration]) -> tuple[tuple[Registration, ...], int]:
-    """Return the registrations with boxed kernels for C++ kernels, and how many there are.
+    """Return the registrations with boxed kernels for C++ kernels, and their number.
 
     See Note [What a stand-in leaves out].
     """

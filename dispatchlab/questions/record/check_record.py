@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class NoPackagesError(DispatchLabError):
-    """A scenario names no packages, so it does not say what to import."""
+    """A scenario names no packages to import."""
 
     file: str
 
@@ -55,7 +55,7 @@ class ChangeKind(WordEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordChange:
-    """One registration in which two records differ.
+    """One registration that differs between two records.
 
     Args:
         kind: whether it is in the second alone, in the first alone, or in both and different.
@@ -110,7 +110,7 @@ class RecordCheck:
 
 
 def check_record(file: str, packages: Sequence[str] = (), *, name: str = "") -> RecordCheck:
-    """Import packages in a new process, and compare what they register with a record.
+    """Import packages in a new process, and compare their registrations with a record.
 
     Source locations do not count, and neither do the defs of operators of others that a record repeats.
 
@@ -136,7 +136,7 @@ def check_record(file: str, packages: Sequence[str] = (), *, name: str = "") -> 
 
 
 def compare_with_record(file: str, before: Scenario, found: PackageRecord, packages: Sequence[str]) -> RecordCheck:
-    """Compare what was recorded now with an older record.
+    """Compare a new record with an older one.
 
     Args:
         file: what to call the older record.
@@ -206,7 +206,7 @@ def _is_foreign(registration: Registration, foreign: Collection[str]) -> bool:
 
 
 def _changes(name: str, before: list[_Item], after: list[_Item]) -> Iterator[RecordChange]:
-    """Of several registrations of one name the last one is in force, so their order counts."""
+    """Return the changes; of several registrations of one name the last is in force, so their order counts."""
     olds, news = ([item.value for item in side] for side in (before, after))
     if olds == news:
         return
@@ -226,7 +226,7 @@ _PLAIN = (TorchLibraryFunction.DEFINE, TorchLibraryFunction.IMPL)
 
 
 def _items(registration: Registration, namespace: str) -> Iterator[_Item]:
-    """Return a registration in parts; what `define` and `impl` of torch.library make is the same without them."""
+    """Return the parts of a registration; it is the same with and without `define` or `impl` of torch.library."""
     match registration:
         case Def():
             name = str(registration.operator.within(namespace))

@@ -24,7 +24,7 @@ _NO_PACKAGES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """Where a package is developed.
+    """A folder in which a package is developed.
 
     Args:
         root: its folder.

@@ -107,7 +107,7 @@ def run_defects() -> tuple[str, tuple[KnownDefect, ...]]:
 
 
 def defects_found(version: str, raised: Sequence[str]) -> tuple[KnownDefect, ...]:
-    """Return the known defects with what their programs raised, in the order of `known_defects`.
+    """Return the known defects with the errors of their programs, in the order of `known_defects`.
 
     Raises:
         NoProgramRanError: none of the programs could be run.

@@ -30,7 +30,7 @@ _PROBES = "dispatchlab.questions.setup.live_probes"
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """Something that dispatchlab does with the installed PyTorch.
+    """A feature of dispatchlab that needs the installed PyTorch.
 
     Args:
         name: what it is.
@@ -100,7 +100,7 @@ class Diagnosis:
 
     @property
     def exit_code(self) -> int:
-        """1 when something that is installed does not work, else 0; a machine without PyTorch is well."""
+        """1 when an installed part does not work, else 0; a machine without PyTorch is well."""
         torch = self.torch
         broken = torch is not None and (bool(torch.error) or any(one.state == "does not work" for one in torch.tried))
         return int(broken or any(fact.problem for fact in self.facts))
@@ -172,7 +172,7 @@ registrations:
 
 
 def _sentence(error: BaseException) -> str:
-    """Return the error in one line; of one that came with a traceback, its last line."""
+    """Return the error in one line; its last line if it came with a traceback."""
     if isinstance(error, DispatchLabError):
         lines = [line for line in str(error).splitlines() if line.strip()]
         if "Traceback (most recent call last):" in lines:

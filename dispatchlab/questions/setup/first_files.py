@@ -54,7 +54,7 @@ class NothingToRecordError(DispatchLabError):
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file, and what becomes of it.
+    """A file, and the action for it.
 
     Args:
         path: the file, relative to the checkout.
@@ -165,7 +165,7 @@ def plan(
 def _first_scenario(
     checkout: Checkout, name: str | None, record: Callable[[str], str], notes: list[str], *, required: bool
 ) -> tuple[str | None, str]:
-    """Return the module that was recorded, and its scenario; the example, when there is nothing."""
+    """Return the recorded module and its scenario; the example when there is none."""
     try:
         if name is None:
             raise ModuleNotClearError(str(checkout.root), checkout.modules)
@@ -194,7 +194,7 @@ def _read(path: Path) -> str:
 
 
 def record_module(module: str) -> str:
-    """Record what a module registers, in a process of its own: the text of a scenario.
+    """Record the registrations of a module in a new process; return the text of a scenario.
 
     Raises:
         TorchMissingError: there is no PyTorch.
@@ -210,7 +210,7 @@ def record_module(module: str) -> str:
 
 
 def plan_text(plan: Plan) -> str:
-    """Return a line for each file, and what to do next."""
+    """Return a line for each file, and the next steps."""
     return "".join(f"{line}\n" for line in _lines(plan))
 
 

@@ -40,7 +40,7 @@ _kept: dict[tuple[str, ...], LiveEngine] | None = None
 
 @contextmanager
 def kept_engines() -> Iterator[None]:
-    """Have all that ask for the live engine meanwhile share one: its worker takes seconds to start."""
+    """Let all users of the live engine share one meanwhile: its worker takes seconds to start."""
     global _kept
     _kept = {}
     try:

@@ -26,7 +26,7 @@ _SOURCES = (FileKind.SCENARIO, FileKind.REGISTRY)
 
 
 class ImportOfRecordError(DispatchLabError):
-    """Packages were to be imported into something that was recorded already."""
+    """Packages cannot be imported into a recording."""
 
     modules: tuple[str, ...]
 
@@ -35,7 +35,7 @@ class ImportOfRecordError(DispatchLabError):
 
 
 def is_scenario_source(text: str) -> bool:
-    """Return whether a source is a scenario: by what the file begins with, or else by the end of its name."""
+    """Return whether a source is a scenario, by the beginning of its text or the end of its name."""
     found = content_of(text)
     if found is not None:
         return found.kind is FileKind.SCENARIO
@@ -54,7 +54,7 @@ def check_source(text: str) -> None:
 
 
 def is_registry_source(text: str) -> bool:
-    """Return whether a source is a registry: `live`, the name of a bundled one, or a file that is one."""
+    """Return whether a source is a registry: `live`, the name of a bundled one, or a registry file."""
     return text == LIVE or bundled_name(text) is not None or is_registry_file(text)
 
 
@@ -127,14 +127,14 @@ class EmptySourceError(DispatchLabError):
 
 
 def report_unreadable(registry: Registry, report: Callable[[str], None] | None) -> None:
-    """Report what could not be read of a registry and is left out."""
+    """Report the unreadable parts of a registry, which are left out."""
     if report is not None:
         for each in registry.unreadable:
             report(each)
 
 
 def report_renamed(privateuse1: str, report: Callable[[str], None] | None) -> None:
-    """Report that a package has given the PrivateUse1 backend a name of its own, if one has."""
+    """Report the name that a package gave the PrivateUse1 backend, if it did."""
     if privateuse1 and report is not None:
         from dispatchlab.registries.builds import renamed_text
 
@@ -357,7 +357,7 @@ class TableRowError(DispatchLabError):
 def find_listed(
     recorded: Recorded, asked: str, *, source: str, keys: Collection[DispatchKey] = ()
 ) -> tuple[RecordedOperator, ...]:
-    """Return the operators of a listing: those that a text means and that have a kernel at a key; there may be none.
+    """Return the operators of a listing that a text means and that have a kernel at a key; there may be none.
 
     Args:
         recorded: the registry.

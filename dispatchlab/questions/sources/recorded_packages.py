@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def recorded_packages(packages: Sequence[str]) -> PackageRecord:
-    """Import packages in this order and record what they register.
+    """Import packages in this order and record their registrations.
 
     Raises:
         ImportFailedError: one cannot be imported.

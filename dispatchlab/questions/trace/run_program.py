@@ -113,7 +113,7 @@ def _as_main(program: Program, arguments: Sequence[str]) -> Iterator[ModuleType]
 
 @contextmanager
 def _stdout_on_stderr() -> Iterator[None]:
-    """Have what the program, its libraries and its child processes print go to standard error."""
+    """Send the output of the program, its libraries and its children to standard error."""
     try:
         out, error = sys.stdout.fileno(), sys.stderr.fileno()
     except (OSError, ValueError):  # there are no descriptors behind them

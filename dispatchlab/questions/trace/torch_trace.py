@@ -136,7 +136,7 @@ class _Operator:
         return TracedKernel(held.debug, held.provenance, self._source(key, held), ""), note
 
     def chain(self, call: RecordedCall) -> tuple[DispatchKeySet, ...]:
-        """Return the sets of the hops of a call: the first, those that rules of PyTorch say, and the last."""
+        """Return the key sets of a call's hops: the first, those that rules of PyTorch give, and the last."""
         same = (tuple(call.each.items()), call.included, call.excluded, call.below)
         if same not in self._chains:
             self._chains[same] = self._found_chain(call)
@@ -179,7 +179,7 @@ def _union(each: Mapping[str, DispatchKeySet]) -> DispatchKeySet:
 
 
 def _traced(call: RecordedCall, depth: int, operators: Mapping[str, _Operator]) -> TracedCall:
-    """Return a call with its hops inside of each other, and what it called inside of the last."""
+    """Return a call with its hops inside each other, and its own calls inside the last."""
     operator, nothing = operators[call.operator], DispatchKeySet()
     first, *others = operator.chain(call)
     steps = tuple(_traced(inside, depth + 1 + len(others), operators) for inside in call.inside)

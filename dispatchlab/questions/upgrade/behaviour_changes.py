@@ -33,7 +33,7 @@ class BehaviourChange:
 
 @cache
 def behaviour_changes() -> tuple[BehaviourChange, ...]:
-    """Return all that are known, the oldest first."""
+    """Return all known changes of behaviour, the oldest first."""
     text = files(__package__).joinpath("behaviour_changes.toml").read_text(encoding="utf-8")
     return tuple(BehaviourChange(**row) for row in tomllib.loads(text)["change"])
 

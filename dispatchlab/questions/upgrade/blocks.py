@@ -181,7 +181,7 @@ def _schemas(title: str, schemas: Sequence[tuple[str, SchemaChange]]) -> tuple[b
 
 
 def _changes(changes: Iterable[OperatorChange]) -> tuple[b.Section, ...]:
-    """Return other kernels and tags, operators with the same changes together; what takes kernels away comes first."""
+    """Return changed kernels and tags, operators with the same changes together; removed kernels come first."""
     groups: dict[tuple[b.Inline, ...], list[str]] = {}
     for change in changes:
         if lines := tuple(_change(change)):
@@ -296,7 +296,7 @@ def _package(found: PackageUpgrade) -> Iterator[b.Block]:
 
 
 def _calls(title: str, changes: Sequence[OtherKernel]) -> tuple[b.Section, ...]:
-    """Calls that run another kernel, operators with the same change together."""
+    """Return calls that run another kernel, operators with the same change together."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for change in changes:
         way = _keys(change.keys), _held_text(change.before), _held_text(change.after)
@@ -333,14 +333,14 @@ def _keys(keys: Sequence[DispatchKey]) -> str:
 
 
 def _names(names: Sequence[str]) -> b.Cell:
-    """Return operators, those after the first ones on request."""
+    """Return operators; those after the first ones unfold."""
     if len(names) <= _NAMED:
         return b.Cell(", ".join(names), "name")
     return b.Cell(b.Folded(first_of(names, _NAMED), (b.Line(", ".join(names)),)))
 
 
 def _ranked(counts: Mapping[str, int]) -> str:
-    """Return the largest numbers first, and the rest in one."""
+    """Return the largest numbers, and the rest as one."""
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     rest = sum(number for _, number in ranked[_RANKED:])
     shown = [f"{name} {number:,}" for name, number in ranked[:_RANKED]]

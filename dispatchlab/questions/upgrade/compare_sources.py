@@ -71,7 +71,7 @@ class UpgradeReport:
 
     @property
     def exit_code(self) -> int:
-        """0 when nothing differs in what was asked for, else 1; used where an exit code is asked for."""
+        """0 when the requested parts do not differ, else 1; used where an exit code is asked for."""
         if self.package is not None:
             return int(self.package.is_affected)
         python = self.python is not None and bool(self.python.changes)

@@ -37,7 +37,7 @@ class Composite(WordEnum):
 
 
 class Reason(WordEnum):
-    """Why a kernel that stands at the same key is another one."""
+    """The reason why another kernel stands at the same key."""
 
     FALLTHROUGH = "fallthrough"  # calls skip the key now, or no longer
     OWNER = "owner"  # another package registered it
@@ -45,7 +45,7 @@ class Reason(WordEnum):
 
 
 class Cause(WordEnum):
-    """Why a slot holds something else."""
+    """The reason why a slot has other content."""
 
     KERNELS = "kernels"  # the operator has other kernels
     FALLBACKS = "fallbacks"  # a backend fallback came or went
@@ -67,7 +67,7 @@ class Find:
 
 @dataclass(frozen=True, slots=True)
 class SlotChange:
-    """Slots of an operator that hold something else."""
+    """Slots of an operator with other content."""
 
     cause: Cause
     keys: tuple[DispatchKey, ...]
@@ -120,7 +120,7 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class OneSided:
-    """An operator that is in one of the two registries.
+    """An operator in one of the two registries alone.
 
     Args:
         operator: its name.
@@ -183,7 +183,7 @@ class OperatorChange:
 
 @dataclass(frozen=True, slots=True)
 class FallbackChange:
-    """A backend fallback that came, went, or is another one.
+    """A backend fallback that came, went or changed.
 
     Args:
         key: its key.
@@ -282,7 +282,7 @@ class Terms:
     backend_of: Callable[[DispatchKey], str | None]
 
     def of_build(self, key: DispatchKey) -> str:
-        """Return the backend of a key when one build has no kernels for it; else empty."""
+        """Return the backend of a key if one build has no kernels for it; else empty."""
         backend = self.backend_of(key)
         return backend if backend is not None and backend in self.builds else ""
 
@@ -426,7 +426,7 @@ class _Finder:
         return tuple(kept)
 
     def _reason(self, name: str, old: RecordedKernel, new: RecordedKernel) -> Reason | None:
-        """In what the kernel in force differs; None when another line registered the same one."""
+        """Return the difference of the kernel in force; None when another line registered the same one."""
         if old.is_fallthrough is not new.is_fallthrough:
             return Reason.FALLTHROUGH
         sites = _site(old.debug), _site(new.debug)
@@ -491,7 +491,7 @@ def _fallbacks(before: Sequence[RecordedFallback], after: Sequence[RecordedFallb
 
 
 def _shared_changes(changes: Iterable[OperatorChange]) -> Iterator[SharedChange]:
-    """Slots that differ alike in several operators, most operators first; keys with the same operators together."""
+    """Return slots with the same change in several operators, most operators first; keys are grouped."""
     by_key: dict[tuple[Cause, Find, Find, DispatchKey], list[str]] = {}
     for change in changes:
         for each in change.slots:

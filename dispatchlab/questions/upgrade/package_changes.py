@@ -23,7 +23,7 @@ from dispatchlab.scenario.scenario import Scenario, operators_in
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A registration that one of the two dispatchers refuses, or both do.
+    """A registration that one dispatcher refuses, or both.
 
     Args:
         registration: what it is, one line.

@@ -43,7 +43,7 @@ class PythonChange:
 
 @dataclass(frozen=True, slots=True)
 class PythonDiff:
-    """How what Python registers differs.
+    """The differences of Python's registrations.
 
     Args:
         compared: the registries that were read on both sides.

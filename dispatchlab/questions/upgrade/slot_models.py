@@ -31,7 +31,7 @@ class Model:
 
     @property
     def name(self) -> str:
-        """How users call it."""
+        """The name that users call."""
         return self.semantics.name
 
 
@@ -111,7 +111,7 @@ class SlotDifference:
         return self._found(kernel_bits(old), kernel_bits(new))
 
     def _difference(self, old: int, new: int) -> tuple[SlotChange, ...]:
-        """See Note [Why a slot holds something else]."""
+        """Return why a slot differs. See Note [Why a slot holds something else]."""
         first, second = self.first, self.second
         start = plain_shape(first.plain, old, *first.fallbacks)
         end = plain_shape(second.plain, new, *second.fallbacks)
@@ -155,7 +155,7 @@ def _fallback_slots(fallbacks: Sequence[RecordedFallback]) -> tuple[int, int]:
 
 
 def _differing(one: Shape, other: Shape) -> int:
-    """Return the slots that hold something else in two tables."""
+    """Return the slots that differ between two tables."""
     bits = 0
     for held in one.keys() | other.keys():
         bits |= one.get(held, 0) ^ other.get(held, 0)

@@ -72,7 +72,7 @@ class Cause:
 
     @property
     def page(self) -> str:
-        """The page: what it is, a program that fails, the same with the fix, and what would be wrong."""
+        """The page: the cause, a program that fails, the same with the fix, and a wrong fix."""
         body = self.file.read_text(encoding="utf-8")
         wrong = f"\n## Wrong\n\n{self.wrong[:1].upper()}{self.wrong[1:]}.\n" if self.wrong else ""
         return f"# {self.code}: {self.title}\n\n{body}{wrong}"
@@ -96,7 +96,7 @@ def saw(**words: object) -> Mapping[str, object]:
 
 @cache
 def causes() -> tuple[Cause, ...]:
-    """Return all causes, in the order in which they are asked."""
+    """Return all causes, in the order of the questions."""
     return tuple(cause for family in FAMILIES for cause in _family(family))
 
 

@@ -13,7 +13,7 @@ _MOST_EVIDENCE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Why a program failed.
+    """The reason why a program failed.
 
     Args:
         code: the number of the cause, such as `WHY306`; empty where none is known.
@@ -72,7 +72,7 @@ def diagnose(failure: Failure, attempt: Callable[[Fix], Trial] | None = None) ->
 
 
 def _shown(trials: tuple[Trial, ...]) -> tuple[Trial, ...]:
-    """Return the fixes that PyTorch takes, those that were seen to work first."""
+    """Return the fixes that PyTorch takes, first those that worked in a trial."""
     kept = tuple(trial for trial in trials if trial.outcome not in ("refused", "fails"))
     if any(trial.outcome == "works" for trial in kept):
         kept = tuple(trial for trial in kept if not trial.fix.otherwise)

@@ -98,7 +98,7 @@ class Words(dict[str, Any]):
 
     @property
     def layout(self) -> str:
-        """The layout that the key is for; empty for a dense one."""
+        """The layout of the key; empty for a dense one."""
         return next((name for name in _LEAVING if self["key"].startswith(name)), "")
 
     @property
@@ -157,7 +157,7 @@ class Words(dict[str, Any]):
 
     @property
     def made_twice(self) -> tuple[str, ...]:
-        """The lines that made the custom operator, where there are several."""
+        """The lines that made the custom operator, if there are several."""
         made = [e for e in self.failure.of("custom_op") if e.subject == self["op"] and e.at]
         return tuple(f"{event.at}: custom_op {event.subject}{event.detail}" for event in made[-2:] if len(made) > 1)
 
@@ -249,7 +249,7 @@ class Words(dict[str, Any]):
 
     @property
     def first_raised(self) -> str:
-        """The first line of the exception that led to the others, with its kind."""
+        """The first line of the exception that caused the others, with its kind."""
         return "".join(raised.line for raised in self.failure.chain[-1:])
 
     @property
@@ -404,7 +404,7 @@ class Words(dict[str, Any]):
 
     @property
     def registered(self) -> tuple[str, ...]:
-        """A line for each registration of the operator; what custom_op does inside is not one."""
+        """A line for each registration of the operator, without those inside custom_op."""
         events = [event for event in self.failure.registrations(self["op"]) if event.at is not None]
         inside = {str(event.at) for event in events if event.kind == "custom_op"}
         return tuple(

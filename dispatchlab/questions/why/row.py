@@ -43,7 +43,7 @@ Patterns: TypeAlias = Mapping[str, list[str]]
 
 
 def expressions(given: str | Sequence[str], patterns: Patterns) -> tuple[str, ...]:
-    """Return the expressions of a list, or of a single text, in which names of shared ones may stand."""
+    """Return the expressions of a list, or of a single text; names of shared expressions may stand in them."""
     texts = (given,) if isinstance(given, str) else given
     return tuple(expression for text in texts for expression in patterns.get(text, [text]))
 
@@ -77,7 +77,7 @@ class Row:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any], patterns: Patterns) -> Row:
-        """Make a row of its entry, in which a single text stands for a list of one."""
+        """Return a row from its entry; a single text stands for a list of one."""
         lists = {name: (value,) if isinstance(value, str) else tuple(value) for name, value in fields.items()}
         pattern = expressions(fields.get("pattern", ()), patterns)
         return cls(**{**lists, "case": fields.get("case", ""), "pattern": pattern})
@@ -96,7 +96,7 @@ class Row:
         return Explanation(sentence, tuple(fixes), tuple(evidence))
 
     def _with_events(self, words: Words) -> Iterator[Words]:
-        """Return the words with each event that may be the one, the latest first; where none is asked, the words."""
+        """Return the words with each matching event, the latest first; the words alone where none is asked for."""
         if not self.event:
             yield words
         for event in reversed(words.failure.of(*self.event)):

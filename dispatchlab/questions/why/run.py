@@ -36,7 +36,7 @@ class NoProgramError(DispatchLabError):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a program ended.
+    """The end of a program.
 
     Args:
         exit_code: its own exit code; negative for a signal.
@@ -48,7 +48,7 @@ class Outcome:
 
 
 def why_program(program: Sequence[str], *, quiet: bool = False) -> Outcome:
-    """Run `PROGRAM.py ARGS` or `-m MODULE ARGS`; what it prints goes to standard error, or nowhere where it is quiet.
+    """Run `PROGRAM.py ARGS` or `-m MODULE ARGS`; its output goes to standard error, or nowhere with `--quiet`.
 
     Raises:
         NoProgramError: the file cannot be read.

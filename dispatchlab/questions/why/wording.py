@@ -23,7 +23,7 @@ def listed(names: Iterable[str], *, most: int = 6, word: str = "and") -> str:
 
 
 def short_site(site: str) -> str:
-    """Return a debug text without what leads to PyTorch's own folder."""
+    """Return a debug text without the path to PyTorch's own folder."""
     text = site.removeprefix("registered at ").strip()
     for marker in ("site-packages/", "/pytorch/aten/", "/pytorch/"):
         if marker in text:
@@ -52,7 +52,7 @@ def arguments_of(schema: str) -> list[tuple[str, str]]:
 
 
 def signature_of(schema: str) -> str:
-    """Return the parameters of a Python function that takes what a schema has, with the defaults."""
+    """Return the parameters of a Python function for a schema, with the defaults."""
     inside = schema.partition("(")[2].rpartition(") ->")[0]
     only = f" {inside.partition('*, ')[2]}" if "*, " in inside else ""
     parts: list[str] = []

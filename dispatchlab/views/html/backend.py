@@ -151,7 +151,7 @@ def _block(block: b.Block, most: int | None) -> Html:
 
 
 def _side(side: b.Side, marked: int | None) -> Html:
-    """Return a sequence, with the step marked from which on the other one is not the same."""
+    """Return a sequence with a mark at the step from which the other one differs."""
     steps = [element("li", step.text, class_="parts" if at == marked else None) for at, step in enumerate(side.steps)]
     shown = element("ol", steps, class_="steps") if steps else element("p", "(nothing)", class_="quiet")
     title = f"{side.title[:1].upper()}{side.title[1:]}"

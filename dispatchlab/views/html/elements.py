@@ -52,7 +52,7 @@ def element(name: str, /, *children: Child, **attributes: Attribute) -> Html:
 
 
 def joined(children: Child) -> Html:
-    """Several things one after another, texts escaped."""
+    """Return several parts one after another, texts escaped."""
     match children:
         case Html():
             return children

@@ -55,7 +55,7 @@ def _counts(failure: Failure, own: int) -> dict[str, object]:
 
 @looks_for("WHY509")
 def formula_refused(words: Words) -> Mapping[str, object]:
-    """Look for what the operator writes, and for the schema of one that writes nothing."""
+    """Look for the arguments that the operator writes, and for the schema of one that writes nothing."""
     schema = words["refused"]
     written = [argument for kind, argument in arguments_of(schema) if "!" in kind]
     arguments = re.sub(r"\([a-z]\d*!?\)", "", schema.partition(" -> ")[0].partition("(")[2])

@@ -159,7 +159,7 @@ def _other_version(failure: Failure, name: str) -> dict[str, object]:
 
 @looks_for("WHY105")
 def missing_overload(words: Words) -> Mapping[str, object]:
-    """Look for another overload, and for another PyTorch that has this one."""
+    """Look for another overload, and for another PyTorch with this one."""
     failure, packet, overload = words.failure, words.op, words["overload"]
     overloads = [name or "default" for name in failure.registry.overloads(packet)]
     alike = nearest(overload.lower(), [name.lower() for name in overloads])

@@ -18,7 +18,7 @@ _CHECKED: Final = ("torch.nn.", "torch.optim.", "torch.utils.data", "torch.distr
 
 @looks_for("WHY919")
 def own_exception(words: Words) -> Mapping[str, object] | None:
-    """Recognise what the program's own line raises: a key, an attribute, an assertion about a value."""
+    """Recognise an error of the program's own line: a key, an attribute, an assertion about a value."""
     failure = words.failure
     at = failure.at
     if at is None or not failure.chain:

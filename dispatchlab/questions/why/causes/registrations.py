@@ -31,7 +31,7 @@ def defined_twice(words: Words) -> Mapping[str, object]:
 
 @looks_for("WHY202")
 def library_twice(words: Words) -> Mapping[str, object]:
-    """Look for where the namespace was opened, and for what was loaded."""
+    """Look for the line that opened the namespace, and for loaded libraries."""
     failure, first, in_python = words.failure, short_site(words["first_site"]), ".py" in words["later_site"]
     loads = failure.of("loaded library", "failed library")[-2:]
     return saw(
