@@ -26,11 +26,11 @@ SHADOWED = Finding(
 )  # fmt: skip
 ORDER = Finding(
     "order", "shop::sell", None, "two orders; two states", ("registered at shop/b.py:2", "registered at shop/a.py:1"),
-    Level.ERROR, mend="register it once",
+    Level.ERROR, fix="register it once",
 )  # fmt: skip
 NO_FAKE = Finding(
     "DL006", "shop::buy", None, "no Meta kernel", ("registered at shop/a.py:7",), Level.WARNING,
-    mend='torch.library.register_fake("shop::buy")(fn)',
+    fix='torch.library.register_fake("shop::buy")(fn)',
 )  # fmt: skip
 
 

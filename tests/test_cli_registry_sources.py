@@ -77,7 +77,7 @@ def test_a_glob_shows_all_that_match(small: str) -> None:
 
 def test_json_and_rich_show_the_reasons(small: str) -> None:
     dump = json.loads(dumped("test::foo", "--from", small, "--format", "json"))
-    assert (dump["version"], dump["scenario"], dump["engine"], dump["semantics"]) == (4, small, "lab", "strict")
+    assert (dump["version"], dump["scenario"], dump["engine"], dump["semantics"]) == (5, small, "lab", "strict")
     (operator,) = dump["operators"]
     assert operator["tags"] == ["core", "pointwise"]
     (meta,) = [row for row in operator["table"] if row["key"] == "Meta"]
@@ -104,7 +104,7 @@ def test_an_empty_listing_is_explained_on_standard_error() -> None:
 def test_a_listing_is_json_too(small: str) -> None:
     listing = json.loads(dumped("else::*", "--list", "--from", small, "--format", "json"))
     assert listing == {
-        "version": 4,
+        "version": 5,
         "source": small,
         "torch": "2.13.0",
         "operators": [

@@ -70,7 +70,7 @@ def test_each_rule_finds_its_scenario_and_not_the_near_miss(code: str) -> None:
     assert finding.code == code
     assert re.match("test(_cpu)?::scale|aten::(relu|linear|empty_strided)", finding.operator)
     assert finding.owners
-    assert finding.mend
+    assert finding.fix
     near = lint(scenario(code, "not_found"), select=(code,), against=against(code))
     assert near.checked == (code,)
     assert near.findings == ()

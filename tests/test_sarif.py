@@ -75,7 +75,7 @@ def test_rules_have_help_a_level_and_what_they_cannot_know() -> None:
     assert [rule["id"] for rule in rules] == CODES
     for rule, ours in zip(rules, RULES, strict=True):
         assert re.fullmatch("[A-Z][A-Za-z]+", rule["name"])
-        assert rule["help"]["text"] == f"{ours.mend}\n\nWhat it cannot know: {ours.unknown}"
+        assert rule["help"]["text"] == f"{ours.fix}\n\nWhat it cannot know: {ours.unknown}"
         assert rule["help"]["markdown"] == ours.page
     levels = {rule["id"]: rule["defaultConfiguration"]["level"] for rule in rules}
     assert (levels["DL007"], levels["DL006"], levels["DL010"]) == ("error", "warning", "note")

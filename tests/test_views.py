@@ -160,7 +160,7 @@ def test_a_report_as_json_has_all_documented_fields() -> None:
     value = json.loads(line)
     assert line.count("\n") == 1
     assert {name: value[name] for name in ("version", "verdict", "expected", "as_expected", "orders", "seed")} == {
-        "version": 4,
+        "version": 5,
         "verdict": "order-dependent",
         "expected": "order-independent",
         "as_expected": False,

@@ -28,7 +28,7 @@ ROW = Row(K.CPU, (OperatorName("test", "foo", "out"),), SourceLocation("a.py", 3
 
 
 def test_a_dataclass_is_an_object_with_its_fields() -> None:
-    assert as_json(ROW) == {"key": "CPU", "names": ["test::foo.out"], "at": "a.py:3:1"}
+    assert as_json(ROW) == {"key": "CPU", "names": ["test::foo.out"], "at": {"file": "a.py", "line": 3, "column": 1}}
     assert as_json(Beaten("CPU", "fn", Provenance.MATH, "why")) == {
         "source": "CPU",
         "debug": "fn",
@@ -66,5 +66,5 @@ def test_a_value_that_nests_deeper_than_frames_do_is_written() -> None:
     for _ in range(800):
         value = (value,)
     limit = sys.getrecursionlimit()
-    assert json_text({"deep": value}) == f'{{"version": 4, "deep": {"[" * 801}{"]" * 801}}}\n'
+    assert json_text({"deep": value}) == f'{{"version": 5, "deep": {"[" * 801}{"]" * 801}}}\n'
     assert sys.getrecursionlimit() == limit

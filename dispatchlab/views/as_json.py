@@ -17,9 +17,8 @@ from dispatchlab.escape import json_document
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import SourceLocation
 
-JSON_VERSION = 4
+JSON_VERSION = 5
 """The version of all JSON that commands print. Within a version a field is never renamed or dropped."""
 
 
@@ -92,11 +91,6 @@ def _(value: DispatchKey) -> str:
 
 @as_json.register
 def _(value: OperatorName) -> str:
-    return str(value)
-
-
-@as_json.register
-def _(value: SourceLocation) -> str:
     return str(value)
 
 

@@ -24,5 +24,5 @@ def test_every_change_of_an_upgrade_is_a_finding_and_nothing_else_is(before: str
     assert bool(findings) == found.is_affected
     refused = [one for one in findings if one.level is Level.ERROR and one.cause == "refused"]
     assert len(refused) == len(found.newly_refused)
-    assert all(one.mend for one in refused)
+    assert all(one.fix for one in refused)
     assert [one.operator for one in findings if one.cause == "dangling"] == list(found.dangling)

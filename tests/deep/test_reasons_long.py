@@ -15,7 +15,7 @@ def test_every_defect_of_order_in_a_recorded_registry_has_a_reason(name: str) ->
     found = lint_source(name, [rule_named("DL002"), rule_named("DL009")]).findings
     assert found
     for one in found:
-        assert one.mend, one
+        assert one.fix, one
         assert all(owner(debug) in one.message for debug in one.owners), one
         if one.code == "DL009":
             several = len(one.owners) > 1

@@ -137,8 +137,8 @@ def test_every_planted_mistake_is_found_with_its_line_and_its_fix(found: dict[st
     )
     (dangling,) = [one for one in answer(found, "lint")["findings"] if one["operator"] == "planted::shfit"]
     assert (dangling["level"], dangling["owners"]) == ("warning", ["registered at planted/fast.py:6"])
-    assert dangling["mend"] == 'lib.impl("planted::shift", fn, "CPU")'
-    assert all(one["mend"] for each in found["answers"] for one in each["findings"])
+    assert dangling["fix"] == 'lib.impl("planted::shift", fn, "CPU")'
+    assert all(one["fix"] for each in found["answers"] for one in each["findings"])
 
 
 @pytest.mark.parametrize("package", ["planted", *OTHERS])
@@ -154,7 +154,7 @@ def test_its_findings_are_those_of_the_single_commands(planted: Path, tmp_path: 
     def single(*arguments: str) -> Any:
         return json.loads(dispatchlab(planted, *arguments, "--format", "json").stdout)
 
-    names = ("code", "operator", "key", "message", "level", "mend")
+    names = ("code", "operator", "key", "message", "level", "fix")
     theirs = [
         [one[name] for name in names] for one in single("check", package, "--only", "lint")["answers"][0]["findings"]
     ]

@@ -90,12 +90,12 @@ def test_functions_that_do_not_take_the_schema_are_named(tried: Try) -> None:
     assert norm.message.startswith(
         "the CPU kernel of own::norm at module0.py:5 takes (x, w), and PyTorch calls it with"
     )
-    assert "def norm(x, w=None, *, eps=1e-05): ..." in norm.mend
+    assert "def norm(x, w=None, *, eps=1e-05): ..." in norm.fix
     assert norm.owners == ("registered at module0.py:5",)
     rope, fake = sorted((e for e in findings(answer) if e.operator == "own::rope"), key=lambda e: e.code)
     assert "the fake kernel of own::rope at" in fake.message
     assert "setup_context of own::rope at module0.py:18 takes (ctx, inputs, output)" in rope.message
-    assert "def setup(ctx, inputs, keyword_only_inputs, output)" in rope.mend
+    assert "def setup(ctx, inputs, keyword_only_inputs, output)" in rope.fix
 
 
 ALIASES = """

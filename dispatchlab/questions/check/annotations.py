@@ -37,12 +37,12 @@ def github_annotations(report: CheckReport, checkout: Checkout) -> str:
 def _line(group: FindingGroup, checkout: Checkout) -> str:
     finding = group.first
     more = f" (and {len(group.findings) - 1:,} more with this cause)" if len(group.findings) > 1 else ""
-    mend = f"\nTo fix it: {finding.mend}" if finding.mend else ""
+    fix = f"\nTo fix it: {finding.fix}" if finding.fix else ""
     key = "" if finding.key is None else f" {finding.key}"
     about = f"{finding.operator}{key}: " if finding.operator else ""
     place = "".join(f"file={escaped(path, property=True)},line={line}," for path, line in _places(group, checkout))
     title = escaped(f"dispatchlab {name_of(group.code)}", property=True)
-    return f"::{_COMMANDS[group.level]} {place}title={title}::{escaped(f'{about}{finding.message}{more}{mend}')}"
+    return f"::{_COMMANDS[group.level]} {place}title={title}::{escaped(f'{about}{finding.message}{more}{fix}')}"
 
 
 def _places(group: FindingGroup, checkout: Checkout) -> Iterator[tuple[str, int]]:

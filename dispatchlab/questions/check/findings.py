@@ -86,7 +86,7 @@ def import_findings(imports: ImportComparison) -> Iterator[Finding]:
     for one in imports.differences:
         operator = next((word for word in one.what.split() if "::" in word), "")
         owners = tuple(f"registered at {site}" for site in one.sites)
-        yield Finding(_ORDER.code, operator, None, one.cause, owners, Level.ERROR, mend=one.fix)
+        yield Finding(_ORDER.code, operator, None, one.cause, owners, Level.ERROR, fix=one.fix)
 
 
 def _operator(registrations: Sequence[Registration], parts: Sequence[int]) -> str:
@@ -112,9 +112,9 @@ def upgrade_findings(found: PackageUpgrade, scenario: Scenario, *, to: str) -> I
         for name in operators_named_by((one,)):
             debugs.setdefault(str(name), shown_text(one))
 
-    def finding(operator: str, message: str, level: Level, cause: str, mend: str = "", debug: str = "") -> Finding:
+    def finding(operator: str, message: str, level: Level, cause: str, fix: str = "", debug: str = "") -> Finding:
         owners = tuple(filter(None, (debug or debugs.get(operator, ""),)))
-        return Finding(_UPGRADE.code, operator, None, message, owners, level, cause, mend)
+        return Finding(_UPGRADE.code, operator, None, message, owners, level, cause, fix)
 
     for each in found.refused:
         registration = by_text.get(each.registration)
@@ -145,8 +145,8 @@ def upgrade_findings(found: PackageUpgrade, scenario: Scenario, *, to: str) -> I
     for operator, change in found.schemas:
         level = Level.INFORMATION if change.is_compatible else Level.ERROR
         why = change.backward or "; ".join(change.changes) or "callers of the old schema can use the new one"
-        mend = "" if change.is_compatible else f"give the kernel the schema of {to}: {change.after}"
-        yield finding(operator, f"its schema is another one in {to}, {change.after}: {why}", level, "schema", mend)
+        fix = "" if change.is_compatible else f"give the kernel the schema of {to}: {change.after}"
+        yield finding(operator, f"its schema is another one in {to}, {change.after}: {why}", level, "schema", fix)
     for other in found.kernels:
         yield finding(other.operator, _other(other, to), Level.WARNING, f"kernel {other.keys}")
 

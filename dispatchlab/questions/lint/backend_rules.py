@@ -77,7 +77,7 @@ def _no_factory(subject: Subject, _: Iterable[RecordedOperator]) -> Iterator[Fou
                 "makes the tensors of a device: a call raises, or leads a fallback back to itself",
                 (debug,),
                 cause=str(key),
-                mend=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {key}, m)',
+                fix=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {key}, m)',
             )
 
 
@@ -108,7 +108,7 @@ def _behind_fallback(subject: Subject, _: Iterable[RecordedOperator]) -> Iterato
                 (fallback.debug,),
                 Level.WARNING if is_view else Level.INFORMATION,
                 cause=str(fallback.key),
-                mend=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {fallback.key}, m)',
+                fix=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {fallback.key}, m)',
             )
 
 
@@ -137,7 +137,7 @@ def _over_composite(subject: Subject, operators: Iterable[RecordedOperator]) -> 
                 f"inference tensors of {backend} still run: two implementations of one operator",
                 (kernel.debug, composite.debug),
                 cause=str(kernel.key),
-                mend=f'm.impl("{operator.name.without_namespace}", fn) at {backend} as well, or drop the {kernel.key} '
+                fix=f'm.impl("{operator.name.without_namespace}", fn) at {backend} as well, or drop the {kernel.key} '
                 "kernel, as the parts of the composite one have gradients of their own",
             )
 
@@ -156,7 +156,7 @@ def _autograd_alone(subject: Subject, operators: Iterable[RecordedOperator]) -> 
                 f"kernel redispatches to, and each call under torch.inference_mode, raises",
                 (kernel.debug,),
                 cause=str(kernel.key),
-                mend=f'm.impl("{operator.name.without_namespace}", fn) at {backend}',
+                fix=f'm.impl("{operator.name.without_namespace}", fn) at {backend}',
             )
 
 
@@ -179,7 +179,7 @@ def _for_another_device(subject: Subject, operators: Iterable[RecordedOperator])
                 f"({owner(debug)}): it takes the place of PyTorch's own for every program that imports it",
                 (kernel.debug,),
                 cause=str(key),
-                mend=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {key}, m)',
+                fix=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {key}, m)',
             )
             break
 
@@ -213,7 +213,7 @@ def _not_functionalized(subject: Subject, operators: Iterable[RecordedOperator])
             f"{operator.schema} has a kernel for {kernel.key} from {owner(kernel.debug)}: {trouble}",
             (kernel.debug, operator.debug),
             cause=trouble,
-            mend="mark what is written, as in Tensor(a!), and return nothing, or return a copy without an alias",
+            fix="mark what is written, as in Tensor(a!), and return nothing, or return a copy without an alias",
         )
 
 
@@ -241,6 +241,6 @@ def _at_another_key(subject: Subject, operators: Iterable[RecordedOperator]) -> 
                     f"and no tensor of {other} can be made here: no call finds it",
                     (kernel.debug,),
                     cause=str(kernel.key),
-                    mend=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {right}, m)',
+                    fix=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {right}, m)',
                 )
                 break

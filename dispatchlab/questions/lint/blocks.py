@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from dispatchlab.model.registration import SourceLocation
 from dispatchlab.questions.lint.checkout import Checkout, checkout_of
 from dispatchlab.questions.lint.rule import (
     LEVELS,
@@ -17,7 +18,7 @@ from dispatchlab.questions.lint.rule import (
 )
 from dispatchlab.registries.debug_text import sites_in
 from dispatchlab.views import blocks as b
-from dispatchlab.views.as_json import as_json
+from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.formatting import counted, first_of
 
 SHOWN = 20
@@ -32,6 +33,12 @@ LEVEL_MOODS: dict[Level, b.Mood] = {Level.ERROR: "bad", Level.WARNING: "warn", L
 @as_json.register
 def _(value: Identity) -> str:
     return str(value)
+
+
+@as_json.register
+def _(value: Finding) -> dict[str, object]:
+    places = dict.fromkeys(place for debug in value.owners for place in sites_in(debug))
+    return fields_of(value, locations=[SourceLocation(*place) for place in places])
 
 
 def finding_part(title: str, groups: Sequence[FindingGroup], name: Callable[[str], str]) -> tuple[b.Section, ...]:
@@ -67,8 +74,8 @@ def _details(group: FindingGroup, checkout: Checkout) -> Iterator[b.Inline]:
     places = dict.fromkeys(site for debug in group.first.owners for site in list(sites_in(debug))[:1])
     for path, line in list(places)[:OTHERS]:
         yield (b.quiet("at: "), b.source(f"{checkout.shown(path)}:{line}"))
-    if group.first.mend:
-        yield (b.quiet("to fix it: "), b.Span(group.first.mend, kind="fix"))
+    if group.first.fix:
+        yield (b.quiet("to fix it: "), b.Span(group.first.fix, kind="fix"))
 
 
 def _others(group: FindingGroup, shared: Mapping[tuple[str, int], int]) -> b.Cell:

@@ -40,7 +40,7 @@ def _ambiguous(subject: Subject, operators: Iterable[RecordedOperator]) -> Itera
             f"it has a composite kernel from {kernel_at(operator, COMPOSITE)} and one for {mine[0]} from "
             f"{kernel_at(operator, mine[0])}, whose gradients share AutogradOther: a call that needs it raises",
             _debugs(operator, *mine, COMPOSITE),
-            mend=f'lib.impl("{operator.name.without_namespace}", fn, "AutogradOther"), or CompositeExplicitAutograd '
+            fix=f'lib.impl("{operator.name.without_namespace}", fn, "AutogradOther"), or CompositeExplicitAutograd '
             "for the composite kernel",
         )
 
@@ -66,7 +66,7 @@ def _disabled(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterat
                 "is gone",
                 _debugs(operator, *mine, COMPOSITE),
                 cause=str(autograd),
-                mend=f"{registers_formula(operator, autograd)}, or drop the {mine[0]} kernel and register one for "
+                fix=f"{registers_formula(operator, autograd)}, or drop the {mine[0]} kernel and register one for "
                 + ("aten::_to_copy, which it calls" if str(operator.name).startswith("aten::to.") else "its parts"),
             )
 
@@ -89,7 +89,7 @@ def _meta(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[F
                 f"parts of the composite one from {kernel_at(operator, COMPOSITE)}: two sources for one shape",
                 tuple(kernel.debug for kernel in kernels),
                 Level.INFORMATION if fixed else Level.WARNING,
-                mend=f"drop the {key} kernel, or register the composite one as CompositeExplicitAutograd",
+                fix=f"drop the {key} kernel, or register the composite one as CompositeExplicitAutograd",
             )
 
 
@@ -110,7 +110,7 @@ def _not_suppressed(subject: Subject, operators: Iterable[RecordedOperator]) -> 
                 "gradients decompose and never reach it",
                 _debugs(operator, key, COMPOSITE),
                 cause=str(key),
-                mend=f'lib.impl("{operator.name.without_namespace}", fn, "{autograd}"), where fn goes on to {key}',
+                fix=f'lib.impl("{operator.name.without_namespace}", fn, "{autograd}"), where fn goes on to {key}',
             )
 
 
@@ -154,6 +154,6 @@ def _given_with_def(subject: Subject, operators: Iterable[RecordedOperator]) -> 
             f"the kernel of its def ({owner(operator.debug)}) names no key, which means CompositeImplicitAutograd, "
             f"made of other operators; the one for {key} from {kernel_at(operator, key)} suggests that it is not",
             _debugs(operator, COMPOSITE, key),
-            mend=f'm.def("{name}(...)"), and the kernel with a key: m.impl("{name}", '
+            fix=f'm.def("{name}(...)"), and the kernel with a key: m.impl("{name}", '
             "torch::dispatch(c10::DispatchKey::CPU, fn))",
         )

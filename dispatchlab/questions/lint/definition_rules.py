@@ -28,7 +28,7 @@ def _dangling(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterat
             None,
             f"it has kernels ({_kernels(operator)}) and no def, so no call can reach it; {hint}",
             tuple(kernel.debug for kernel in operator.kernels),
-            mend=f'lib.impl("{near[0]}", fn, "{operator.kernels[0].key}")'
+            fix=f'lib.impl("{near[0]}", fn, "{operator.kernels[0].key}")'
             if near
             else f'lib.define("{operator.name.name}(...) -> ..."), or import the package that defines it first',
         )
@@ -83,7 +83,7 @@ def _other_namespace(subject: Subject, operators: Iterable[RecordedOperator]) ->
                 f"it has kernels ({_kernels(operator)}) and no def, so they never run; did you mean {meant[0]}?",
                 tuple(kernel.debug for kernel in operator.kernels),
                 cause=meant[0].partition("::")[0],
-                mend=f'lib.impl("{meant[0].partition("::")[2]}", fn, "{operator.kernels[0].key}") on a library of '
+                fix=f'lib.impl("{meant[0].partition("::")[2]}", fn, "{operator.kernels[0].key}") on a library of '
                 f"{meant[0].partition('::')[0]}",
             )
 
@@ -109,7 +109,7 @@ def _gone(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[F
             None,
             f"its def from {owner(before.debug)} was there and is gone with the Library that made it; {left}",
             (before.debug,),
-            mend='keep the Library in a variable of the module: lib = torch.library.Library("'
+            fix='keep the Library in a variable of the module: lib = torch.library.Library("'
             f'{before.name.namespace}", "DEF")',
         )
 
@@ -138,7 +138,7 @@ def _foreign(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
             (operator.debug,),
             Level.INFORMATION if of is None else Level.WARNING,
             cause=mine,
-            mend=f'torch.library.define("{mine}::{operator.name.name}", ...), in a namespace of its own',
+            fix=f'torch.library.define("{mine}::{operator.name.name}", ...), in a namespace of its own',
         )
 
 
@@ -171,6 +171,6 @@ def _alias_of_nothing(subject: Subject, operators: Iterable[RecordedOperator]) -
                     f"it returns {returned} ({owner(operator.debug)}), and no argument is in the alias set "
                     f"{sets[0]}: torch.compile refuses an alias of nothing",
                     (operator.debug,),
-                    mend=f"write {returned.type} in the schema, or ({sets[0]}) behind the argument that it aliases",
+                    fix=f"write {returned.type} in the schema, or ({sets[0]}) behind the argument that it aliases",
                 )
                 break

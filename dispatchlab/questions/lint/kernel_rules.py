@@ -83,7 +83,7 @@ def _no_meta(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
             f"it has a kernel for {kernel.key} from {owner(kernel.debug)} and none that gives a shape without running "
             "(a Meta kernel): torch.compile and torch.export fail at it",
             (kernel.debug,),
-            mend=f'torch.library.register_fake("{operator.name}")(fn), where fn returns an empty result of its shape',
+            fix=f'torch.library.register_fake("{operator.name}")(fn), where fn returns an empty result of its shape',
         )
 
 
@@ -95,7 +95,7 @@ def _custom_op_without_fake(operator: RecordedOperator) -> Found:
         "torch.export fail at it",
         (operator.debug,),
         cause="custom_op",
-        mend=f'torch.library.register_fake("{operator.name}")(fn), where fn returns an empty result of its shape',
+        fix=f'torch.library.register_fake("{operator.name}")(fn), where fn returns an empty result of its shape',
     )
 
 
@@ -127,7 +127,7 @@ def _found_without_formula(operator: RecordedOperator, key: DispatchKey, debug: 
         f"it has no autograd formula ({owner(debug)}): {trouble}",
         (debug,),
         cause=trouble,
-        mend=f"{registers_formula(operator, DispatchKey.Autograd)}, if it has a gradient",
+        fix=f"{registers_formula(operator, DispatchKey.Autograd)}, if it has a gradient",
     )
 
 
@@ -164,5 +164,5 @@ def _meta_alone(subject: Subject, operators: Iterable[RecordedOperator]) -> Iter
             f"the {fake.key} kernel from {kernel_at(operator, fake.key)} is all it has here: it can be traced, and "
             "every call with data raises",
             (fake.debug,),
-            mend=f'torch.library.register_kernel("{operator.name}", "cpu")(fn), or load the extension with its kernels',
+            fix=f'torch.library.register_kernel("{operator.name}", "cpu")(fn), or load the extension with its kernels',
         )

@@ -39,7 +39,7 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
                 debugs,
                 Level.INFORMATION if fixed else Level.WARNING,
                 cause=" over ".join(dict.fromkeys(file_in(debug) for debug in debugs)),
-                mend="remove one of the two, or, after importing the other, "
+                fix="remove one of the two, or, after importing the other, "
                 f'lib.impl("{operator.name.without_namespace}", fn, "{key}", allow_override=True)',
             )
     yield from _overwritten(subject.python)
@@ -64,7 +64,7 @@ def _overwritten(registrations: Iterable[PythonRegistration]) -> Iterator[Found]
             tuple(sites),
             Level.INFORMATION if fixed else Level.WARNING,
             cause=" over ".join(dict.fromkeys(map(file_in, sites))),
-            mend="remove one of the two, or import the package that is to win after the other one",
+            fix="remove one of the two, or import the package that is to win after the other one",
         )
 
 
@@ -85,8 +85,8 @@ def _order(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[
 def _left_stale(operator: RecordedOperator, now: str) -> Found:
     """Return an operator with slots that a released kernel left stale, and no order of the others explains."""
     debugs = tuple(kernel.debug for kernel in operator.kernels)
-    mend = "register its kernels before the first call, and release none"
-    return Found(str(operator.name), None, now, debugs, Level.WARNING, cause="released", mend=mend)
+    fix = "register its kernels before the first call, and release none"
+    return Found(str(operator.name), None, now, debugs, Level.WARNING, cause="released", fix=fix)
 
 
 def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages, now: str) -> Found:
@@ -105,7 +105,7 @@ def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages, 
         debugs,
         Level.INFORMATION if fixed and not now else Level.WARNING,
         cause=" and ".join(str(kernel.key) for kernel in kernels),
-        mend=f'lib.impl("{operator.name.without_namespace}", fn, "{reason.keys[0]}"), or drop '
+        fix=f'lib.impl("{operator.name.without_namespace}", fn, "{reason.keys[0]}"), or drop '
         f"{'one of the two' if len(kernels) > 1 else 'it'}",
     )
 
@@ -140,5 +140,5 @@ def _found(ours: PythonRegistration, torch: PythonRegistration) -> Found:
         "that imports it",
         sites,
         cause=f"{file_in(sites[0])} in {ours.registry}",
-        mend="register it for an operator of your own, and call that one",
+        fix="register it for an operator of your own, and call that one",
     )

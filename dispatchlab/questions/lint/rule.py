@@ -74,7 +74,7 @@ class Finding:
         owners: the debug texts of the registrations that take part, the one to change first.
         level: how much harm it does.
         cause: what findings that one change fixes have in common; empty when the rule and the namespace say it.
-        mend: the call that fixes it, or what to do.
+        fix: the call that fixes it, or what to do.
     """
 
     code: str
@@ -84,7 +84,7 @@ class Finding:
     owners: tuple[str, ...] = ()
     level: Level = Level.WARNING
     cause: str = ""
-    mend: str = ""
+    fix: str = ""
 
     @property
     def identity(self) -> Identity:
@@ -229,7 +229,7 @@ class Found:
     owners: tuple[str, ...] = ()
     level: Level | None = None
     cause: str = ""
-    mend: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class Kind:
         level: how much harm they do, unless one says otherwise.
         what: what is found.
         why: why that matters.
-        mend: how to fix it.
+        fix: how to fix it.
         unknown: what cannot be known, so that a finding may be meant, or a defect is not found.
     """
 
@@ -251,7 +251,7 @@ class Kind:
     level: Level
     what: str
     why: str
-    mend: str
+    fix: str
     unknown: str
 
     @property
@@ -259,7 +259,7 @@ class Kind:
         """Its page of documentation, as Markdown."""
         return (
             f"# {self.code}: {self.name}\n\n{self.what}\n\nLevel: {self.level}.\n\n"
-            f"## Why it matters\n\n{self.why}\n\n## How to fix it\n\n{self.mend}\n\n"
+            f"## Why it matters\n\n{self.why}\n\n## How to fix it\n\n{self.fix}\n\n"
             f"## What it cannot know\n\n{self.unknown}\n{self._examples()}"
         )
 
@@ -291,7 +291,7 @@ class Rule(Kind):
 
 _PAGE = re.compile(
     r"# (?P<code>\w+): (?P<name>.+)\n\n(?P<what>.+)\n\nLevel: (?P<level>\w+)\.\n\n"
-    r"## Why it matters\n\n(?P<why>.+)\n\n## How to fix it\n\n(?P<mend>.+)\n\n"
+    r"## Why it matters\n\n(?P<why>.+)\n\n## How to fix it\n\n(?P<fix>.+)\n\n"
     r"## What it cannot know\n\n(?P<unknown>.+)\n\n"
     r"## Found\n\n```yaml\n(?P<bad>(?s:.+))\n```\n\n## Not found\n\n```yaml\n(?P<good>(?s:.+))\n```\n"
 )

@@ -139,7 +139,7 @@ def _run(
     subject: Subject, rules: Sequence[Rule], operators: Sequence[RecordedOperator], names: Collection[str] | None
 ) -> list[Finding]:
     found = {
-        Finding(rule.code, one.operator, one.key, one.message, one.owners, one.level or rule.level, one.cause, one.mend)
+        Finding(rule.code, one.operator, one.key, one.message, one.owners, one.level or rule.level, one.cause, one.fix)
         for rule in rules
         for one in rule.check(subject, operators)
         if names is None or one.operator in names

@@ -77,7 +77,7 @@ def _rule(rule: Kind) -> dict[str, object]:
         "name": "".join(word.capitalize() for word in rule.name.split("-")),
         "shortDescription": {"text": rule.what},
         "fullDescription": {"text": rule.why},
-        "help": {"text": f"{rule.mend}\n\nWhat it cannot know: {rule.unknown}", "markdown": rule.page},
+        "help": {"text": f"{rule.fix}\n\nWhat it cannot know: {rule.unknown}", "markdown": rule.page},
         "defaultConfiguration": {"level": _LEVELS[rule.level]},
     }
 
@@ -109,13 +109,13 @@ def _result(
     location: dict[str, object] = {"logicalLocations": names}
     if physical or otherwise is not None:
         location["physicalLocation"] = physical[0] if physical else otherwise
-    mend = f"\n\nTo fix it: {first.mend}" if first.mend else ""
+    fix = f"\n\nTo fix it: {first.fix}" if first.fix else ""
     identity = first.identity  # what stays the same when lines move
     result: dict[str, object] = {
         "ruleId": first.code,
         "ruleIndex": indices[first.code],
         "level": _LEVELS[first.level],
-        "message": {"text": f"{about}{first.message}{_others(findings)}{mend}"},
+        "message": {"text": f"{about}{first.message}{_others(findings)}{fix}"},
         "locations": [location],
         "partialFingerprints": {
             "dispatchlab/v2": "/".join((identity.code, identity.operator, identity.key, *identity.files))
