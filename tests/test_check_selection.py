@@ -101,7 +101,7 @@ def test_a_path_can_be_clicked_and_a_fix_is_in_one_line(
     monkeypatch.setenv("COLUMNS", width)
     shown = run("check", "shop.yaml", "--format", "rich").stdout
     assert "at: src/ops.py:4\n" in shown
-    fix = 'torch.library.register_fake("shop::buy")(fn), where fn returns an empty result of its shape'
+    fix = 'torch.library.register_fake("shop::buy")(fn), where fn returns an empty tensor of the right shape'
     assert [line for line in shown.splitlines() if line.endswith(fix)]
 
 

@@ -42,7 +42,7 @@ def _problem(line: str) -> str | None:
     if command is None:
         return f"there is no command {name}"
     try:
-        command.make_parser(click.Context(command)).parse_args(arguments)
+        command.make_parser(click.Context(command, help_option_names=["-h", "--help"])).parse_args(arguments)
     except click.UsageError as error:
         return error.format_message()
     return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -59,9 +61,23 @@ def test_the_pages_that_show_files_and_outputs_are_these() -> None:
 
 def test_the_readme_convinces_in_half_a_minute() -> None:
     text = README.read_text(encoding="utf-8")
-    assert len(text.splitlines()) < 70
-    assert text.count("](docs/pictures/") == 2
-    first, second = text.split("\n## ")[:2]
-    assert all(f"\ndispatchlab {command}" in first for command in ("explain", "check", "demo", "diff"))
-    assert "order-dependent (model: torch-2.13)" in second
+    assert len(text.splitlines()) < 80
+    assert text.split("# dispatchlab\n\n")[1].startswith("PyTorch")
+    assert text.count("](docs/pictures/") == 1
+    first, _ = text.split("\n## ", 1)
+    assert all(f"\ndispatchlab {command}" in first for command in ("check", "why", "explain", "demo", "diff"))
+    assert all(f"\ndispatchlab {command}" in text for command in ("init", "doctor"))
+    assert "order-dependent (model: torch-2.13)" in text
     assert "<!-- the test command -->\n```\n" in text
+
+
+def test_two_lines_of_the_readme_decide_a_result() -> None:
+    pytest.importorskip("torch")
+    program = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)[0]
+    lines = program.splitlines()
+    other = [*lines[:4], lines[5], lines[4], *lines[6:]]
+    outputs = [
+        subprocess.run([sys.executable, "-c", "\n".join(order)], capture_output=True, text=True, check=True).stdout
+        for order in (lines, other)
+    ]
+    assert outputs == ["tensor(2.)\n", "tensor(3.)\n"]

@@ -84,8 +84,8 @@ def check(
     baseline, record, select, ignore, per-operator-ignores. The comment `# dispatchlab: ignore[DL004]` at the line of a
     registration leaves out a finding.
 
-    Exit codes: 0 when nothing is found but information, 1 when something is, 2 when a package cannot be imported or
-    registers nothing, 5 when an import ends its process.
+    Exit codes: 0: no error and no warning; 1: an error or a warning; 2: a package cannot be imported or registers
+    nothing; 5: an import ends its process.
 
     \b
     Examples:

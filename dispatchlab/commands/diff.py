@@ -61,12 +61,12 @@ def diff(
     A and B are recorded registries, names of bundled ones, scenarios, `live`, the installed PyTorch, or a package,
     which is imported into that.
 
-    Begins with a summary. Says of each schema whether it breaks callers, by PyTorch's own rule. Slots are computed
-    under the model of each PyTorch, so that what its dispatcher does otherwise is reported, too. Moved lines and
-    renamed files are no difference; what PyTorch registers for itself when a part of it is first used is left out.
+    The summary comes first. Each changed schema says whether it breaks callers, by PyTorch's own rule. Also reports
+    what changes because the dispatcher changed. Not reported: moved lines, renamed files, and what PyTorch registers
+    when one of its parts is first used.
 
-    With --layer python or all, says of each registry of Python how many entries only A has, only B has, or have another
-    function in force. A registry that one of them has not recorded, found or imported is not compared, and named.
+    With --layer python or all, counts for each registry of Python the entries of A alone, the entries of B alone, and
+    the entries whose function differs. Names each registry that cannot be compared.
 
     Exit codes: 0; with --exit-code 1 when anything is reported, with --for about that alone.
 

@@ -45,6 +45,11 @@ def _dot(left: Any, right: Any) -> float:
     return float((_double(left).conj() * _double(right)).sum().real)
 
 
+def _only_warns(tensor: Any) -> bool:
+    """Return whether autograd knows no formula for the operator that made a tensor, and warns in backward."""
+    return tensor.grad_fn is not None and "NotImplemented" in tensor.grad_fn.name()
+
+
 def _check_gradient(subject: Subject, given: Inputs, _: Inputs) -> None:
     chosen = any(tensor.requires_grad for tensor in tensors_of(given.values))  # the user says what has a gradient
     double = given.map(_double)
@@ -71,8 +76,9 @@ def _check_gradient(subject: Subject, given: Inputs, _: Inputs) -> None:
         raise NotNeededError("it has no autograd formula")
     subject.graded = True
     asked = [each.requires_grad or not chosen for each in tensors_of(given.values) if _has_gradient(each)]
+    absent = all(grad is None for grad in first_order) and not any(_only_warns(result[at]) for at in places)
     grads: list[Any] = [
-        torch.zeros_like(leaf) if grad is None and chosen and wanted else grad
+        torch.zeros_like(leaf) if grad is None and wanted and (chosen or absent) else grad
         for leaf, grad, wanted in zip(leaves, first_order, asked, strict=True)
     ]
     directions = [

@@ -119,11 +119,24 @@ def _checked(
         stage(f"running operators of {' and '.join(named)}")
         try:
             limit_s = _WHOLE_LIMIT_S if request.whole else _TRIALS_LIMIT_S
-            return _answered(report, trials_answer(trials.runs(limit_s), named, whole=request.whole))
+            return _answered(
+                report, _without_repeats(report, trials_answer(trials.runs(limit_s), named, whole=request.whole))
+            )
         except TrialsFailedError as error:
             if request.inputs:
                 raise
             return _not_asked(report, Question.TRIALS, error)
+
+
+_REPEATS = {"WHY109": "DL001", "WHY401": "DL006", "WHY531": "DL010"}
+"""Causes of failed trials, and the rules of lint that report the same mistake."""
+
+
+def _without_repeats(report: CheckReport, trials: Answer) -> Answer:
+    """Return the answer of the trials without the findings that lint reports, too."""
+    reported = {(finding.code, finding.operator) for finding in report.findings}
+    kept = [one for one in trials.findings if (_REPEATS.get(one.code), one.operator) not in reported]
+    return replace(trials, findings=tuple(kept))
 
 
 def _asked(

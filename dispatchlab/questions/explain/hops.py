@@ -280,7 +280,7 @@ def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema
             if not caller.described.requires_grad:
                 records = "has nothing to record, as no argument requires grad"
             elif rule.where == BUILTIN:
-                records = "knows no formula, and marks the results so that backward warns"
+                return _Next(below, "no autograd formula, so backward warns; the call continues below autograd")
             why = f"the autograd kernel {records}, and redispatches with keys & full_after(AutogradOther)"
             return _Next(below, why)
         case Does.SELECTS_BACKEND if _is_factory(schema):

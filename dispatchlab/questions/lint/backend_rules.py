@@ -73,8 +73,8 @@ def _no_factory(subject: Subject, _: Iterable[RecordedOperator]) -> Iterator[Fou
             yield Found(
                 name,
                 key,
-                f"{owner(debug)} registers kernels at {key}, and there is none for this operator, of which PyTorch "
-                "makes the tensors of a device: a call raises, or leads a fallback back to itself",
+                f"{owner(debug)} registers kernels at {key}, but none for this operator. PyTorch creates every tensor "
+                "of a device with it: torch.empty raises, and a CPU fallback recurses",
                 (debug,),
                 cause=str(key),
                 fix=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {key}, m)',

@@ -57,13 +57,12 @@ def _disabled(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterat
             filled = subject.slot(operator, autograd)
             if filled.way not in (Way.FALLBACK, Way.MISSING):
                 continue
-            left = "the backend fallback" if filled.way is Way.FALLBACK else "nothing"
+            left = "the backend fallback" if filled.way is Way.FALLBACK else "no kernel"
             yield Found(
                 str(operator.name),
                 mine[0],
-                f"the kernel from {kernel_at(operator, mine[0])} silently takes {autograd} from the composite one of "
-                f"{kernel_at(operator, COMPOSITE)}, and {left} is there now: what its parts recorded for gradients "
-                "is gone",
+                f"at {autograd}, the kernel at {kernel_at(operator, mine[0])} replaces the composite one at "
+                f"{kernel_at(operator, COMPOSITE)} by {left}, and its gradients are lost",
                 _debugs(operator, *mine, COMPOSITE),
                 cause=str(autograd),
                 fix=f"{registers_formula(operator, autograd)}, or drop the {mine[0]} kernel and register one for "

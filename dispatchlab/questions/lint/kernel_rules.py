@@ -83,8 +83,12 @@ def _no_meta(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
             f"it has a kernel for {kernel.key} from {owner(kernel.debug)} and none that gives a shape without running "
             "(a Meta kernel): torch.compile and torch.export fail at it",
             (kernel.debug,),
-            fix=f'torch.library.register_fake("{operator.name}")(fn), where fn returns an empty result of its shape',
+            fix=_register_fake(operator),
         )
+
+
+def _register_fake(operator: RecordedOperator) -> str:
+    return f'torch.library.register_fake("{operator.name}")(fn), where fn returns an empty tensor of the right shape'
 
 
 def _custom_op_without_fake(operator: RecordedOperator) -> Found:
@@ -95,7 +99,7 @@ def _custom_op_without_fake(operator: RecordedOperator) -> Found:
         "torch.export fail at it",
         (operator.debug,),
         cause="custom_op",
-        fix=f'torch.library.register_fake("{operator.name}")(fn), where fn returns an empty result of its shape',
+        fix=_register_fake(operator),
     )
 
 
@@ -116,7 +120,7 @@ def _no_formula(subject: Subject, operators: Iterable[RecordedOperator]) -> Iter
             continue
         backend = kernel.key if kernel.key in BACKEND_KEYS else DispatchKey.CPU
         if subject.slot(operator, DispatchKey[f"Autograd{backend}"]).way in _EMPTY:
-            trouble = "nothing records it for gradients, only what its kernel calls"
+            trouble = "autograd sees what the kernel calls, not the operator"
             yield _found_without_formula(operator, kernel.key, kernel.debug, trouble)
 
 

@@ -72,6 +72,7 @@ def check_subject(packages: Sequence[str], *, report: Callable[[str], None]) -> 
         NoPackageError: no module was named, and there are several; or some are modules and some are not.
         SettingsError: the settings cannot be read.
     """
+    packages = () if list(packages) == ["."] else packages
     sources = tuple(name for name in packages if is_registry_source(name) or is_scenario_source(name))
     at = {one: found for one in packages if one not in sources and (found := module_at(one)) is not None}
     sys.path[:0] = [
@@ -90,6 +91,10 @@ def check_subject(packages: Sequence[str], *, report: Callable[[str], None]) -> 
         return CheckSubject((), sources, baseline=settings.baseline, settings=settings)
     if not named:
         raise NoPackageError(checkout)
+    beside = [name for name in named if find_spec(name.partition(".")[0]) is None and Path(f"{name}.py").is_file()]
+    if beside:
+        sys.path.append(str(Path.cwd()))
+        report(f"note: {' and '.join(beside)} not installed, so imported from {Path.cwd()}")
     own = {name.partition(".")[0] for name in (*checkout.modules, *settings.packages)}
     if not {name.partition(".")[0] for name in named} <= own:
         return CheckSubject(named)
