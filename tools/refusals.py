@@ -69,11 +69,15 @@ CPP: Final = (
 )
 GRAPH_BREAKS: Final = "_dynamo/graph_break_registry.json"
 WORDS: Final[Mapping[str, str]] = {
+    r"operator_name|\.name\(\)|toString\(op": "mylib::foo",
     r"(^|[._])(func|op|op_call|overload|opoverload|self)(\(\))?$|str\((op|func)": "mylib.foo.default",
     r"schema|declaration": "mylib::foo(Tensor x) -> Tensor",
     r"overload_name": "default",
     r"^(self|.*\.)?_?(qual_?name|op_?name|name|self\._qualname|full_name|operator_name)(\(\))?$": "mylib::foo",
-    r"\bns\b|namespace": "mylib",
+    r"\bns\b|namespace|^self\.name$": "mylib",
+    r"^(\w*arg\w*|attr)\.?(name)?(\(\))?$": "x",
+    r"toString\(kind": "TORCH_LIBRARY_IMPL",
+    r"debug": "/registered/at.cpp:1",
     r"key": "CPU",
     r"device": "cpu",
     r"dtype": "torch.float32",
@@ -196,9 +200,11 @@ def cpp_refusals(sources: Path, torch: Path) -> Iterator[Refusal]:
                 at = f"{file.relative_to(sources).as_posix()}:{code[: found.start()].count(chr(10)) + 1}"
                 pieces = LITERAL.split(statement)
                 values = [re.sub(r"^[\s,<)]+|[\s,<(]+$", "", piece) for piece in pieces[3::3][:-1]]
-                between = [word(value) if value else "" for value in values] + [""]
+                last = word(pieces[-1]) if re.search(r"\w", pieces[-1]) else ""
+                between = [word(value) if value else "" for value in values] + [last]
                 text = "".join(part + value for part, value in zip(parts, between, strict=False))
-                yield Refusal(at, found[1], text)
+                parsed = ":\nfoo(Tensr x) -> Tensor\n    ~~~~~ <--- HERE" if "jit/frontend" in at else ""
+                yield Refusal(at, found[1], text + parsed)
 
 
 def answer(refusal: Refusal, registry: Registry) -> str:
@@ -206,7 +212,7 @@ def answer(refusal: Refusal, registry: Registry) -> str:
     kind = refusal.exception if refusal.frame else "RuntimeError"
     file, _, line = refusal.at.rpartition(":")
     called = f'  File "/lib/python3/site-packages/torch/{file}", line {line}, in {refusal.frame}\n'
-    head = 'Traceback (most recent call last):\n  File "program.py", line 3, in <module>\n    y = use(x)\n'
+    head = 'Traceback (most recent call last):\n  File "program.py", line 3, in <module>\n    y = define(x)\n'
     text = head + (called if refusal.frame else "") + f"{kind}: {refusal.text}".removesuffix(": ")
     found = diagnose(failure_of_text(text, registry))
     cause = next((cause for cause in causes() if cause.code == found.code), None)

@@ -253,6 +253,11 @@ class Words(dict[str, Any]):
         return "".join(raised.line for raised in self.failure.chain[-1:])
 
     @property
+    def raised_in(self) -> str:
+        """Return the function that raised the exception that ended the program, with its module."""
+        return self.failure.stack[-1] if self.failure.stack else ""
+
+    @property
     def asserted(self) -> str:
         """The failing line and the messages."""
         return f"{self.line} {self.failure.text}"

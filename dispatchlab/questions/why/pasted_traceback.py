@@ -9,7 +9,7 @@ from dispatchlab.live.failure.program_watch import position_of
 from dispatchlab.model.failure import Event, Failure, OperatorFacts, Position, Raised, Registry
 from dispatchlab.registries.model import Recorded
 
-_FRAME: Final = re.compile(r'^\s*File "([^"]+)", line (\d+)(?:, in (.+))?$')
+_FRAME: Final = re.compile(r'^\s*File "([^"]+)", line (\d+)(?:, in (.+))?$', re.MULTILINE)
 _ERROR: Final = re.compile(
     r"^(?:E\s+)?((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Warning|Interrupt|Exit|Unsupported|"
     r"Failed|Node|NotImplemented))(?:: (.*))?$"
@@ -58,7 +58,14 @@ def failure_of_text(text: str, registry: Registry, events: tuple[Event, ...] = (
         events: what the program left that printed it before it crashed.
     """
     chain, frames = read_traceback(text)
-    return Failure(chain or (Raised("", text[-4000:]),), frames, events, registry, source=text)
+    return Failure(chain or (Raised("", text[-4000:]),), frames, events, registry, stack=_stack(text), source=text)
+
+
+def _stack(text: str) -> tuple[str, ...]:
+    """Return the functions of the last traceback, each with the module that its file is."""
+    frames = re.findall(_FRAME, text.rpartition("Traceback (")[2])
+    modules = (re.sub(r".*site-packages/|(?:/__init__)?\.py$", "", file).replace("/", ".") for file, _, _ in frames)
+    return tuple(f"{module}.{function}" for module, (_, _, function) in zip(modules, frames, strict=True))
 
 
 def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]:

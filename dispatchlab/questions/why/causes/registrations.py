@@ -74,7 +74,10 @@ def bad_schema(words: Words) -> Mapping[str, object] | None:
     if other is not None:
         return saw(case="order", wrong_schema=other[2].strip(), what=other[1])
     here = failure.search(r"(?:\w+Error: )?\n?([^\n]+):\n([^\n]*\([^\n]*)(?:\n( *)~* *<--- HERE)?")
-    parser = failure.search(r"expected|unknown type specifier|invalid numeric|[Dd]uplicate|Only|legal")
+    parser = failure.search(
+        r"expected|unknown type specifier|invalid numeric|[Dd]uplicate|Only|legal|in an operator's schema|"
+        r"lists are only supported|must be the last element|can't have default value"
+    )
     defines = re.search(
         r"def|custom_op|triton_op|schema|load_(?:inline|library)|\bload\(",
         f"{failure.call} {words.line}",
