@@ -31,7 +31,7 @@ class NoProgramError(DispatchLabError):
     path: str
     reason: str
 
-    template = "{path} cannot be read: {reason}; name a Python file to run"
+    template = "{path} cannot be read: {reason}; name a Python file to run, or paste an error message into `dispatchlab why --text -`"
 
 
 @dataclass(frozen=True, slots=True)
