@@ -31,7 +31,10 @@ class NoProgramError(DispatchLabError):
     path: str
     reason: str
 
-    template = "{path} cannot be read: {reason}; name a Python file to run, or paste an error message into `dispatchlab why --text -`"
+    template = (
+        "{path} cannot be read: {reason}; name a Python file to run, or paste an error message into "
+        "`dispatchlab why --text -`"
+    )
 
 
 @dataclass(frozen=True, slots=True)
