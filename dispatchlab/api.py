@@ -209,8 +209,10 @@ def check_order(
         semantics: which dispatcher the lab engine is; what the scenario names, or `strict`, when left out.
         walk: `auto` proves by the strongest reduction that applies; `graph` visits every state once, with no reduction;
             `orders` runs every order; `sample` walks at random.
-        samples, seed: how many random walks `sample` takes, and their seed.
-        max_states, timeout_s: stop at so many states, after so many seconds.
+        samples: how many random walks `sample` takes.
+        seed: their seed.
+        max_states: stop at so many states.
+        timeout_s: stop after so many seconds.
         allow_import: import the functions that a scenario file names, which runs their code.
 
     Raises:
@@ -367,7 +369,8 @@ def explain(
             `dispatchlab explain --help`.
         of: a dispatcher, or a source that `dispatchlab explain --from` takes; the bundled registry that has the kernels
             of the call when left out. The dispatcher of an `Operator` is its own.
-        include, exclude: keys that a guard includes or excludes; guards that are open now do not count.
+        include: keys that a guard includes; guards that are open now do not count.
+        exclude: keys that a guard excludes.
 
     Raises:
         DispatchLabError: there is no such operator or source, or an argument or key cannot be read.
@@ -482,7 +485,8 @@ def diff(
     True
 
     Args:
-        before, after: the name of a bundled registry, a recorded one, a scenario, or `live`.
+        before: the name of a bundled registry, a recorded one, a scenario, or `live`.
+        after: likewise.
         operators: names and globs of operators; all of them when there are none.
         package: the recording or scenario of the package that it is about.
 
@@ -559,7 +563,8 @@ def lint(
         source: a scenario, a recorded registry, the name of a bundled one, or `live`, the installed PyTorch.
         package: a package to import first, into `live`; only what it adds is reported.
         operators: names and globs of operators; all of them when there are none.
-        select, ignore: the rules that are checked, by code or name, and those that are not; all when there are none.
+        select: the rules that are checked, by code or name; all when there are none.
+        ignore: the rules that are not checked.
 
     Raises:
         DispatchLabError: the source cannot be used, or there is no such rule or operator.

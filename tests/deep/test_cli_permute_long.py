@@ -19,4 +19,4 @@ def test_the_report_names_the_reductions_and_the_walk_of_everything_has_none() -
     assert (bounded["verdict"], bounded["reductions"], bounded["neighbourhoods"]) == ("incomplete", [], 0)
     assert (proved["verdict"], proved["reductions"]) == ("order-independent", ["neighbourhoods"])
     assert proved["neighbourhoods"] > 1
-    assert f"reductions: neighbourhoods ({proved['neighbourhoods']})\n" in permute("many.yaml").stdout
+    assert f"reductions: neighbourhoods ({proved['neighbourhoods']})\n" in permute("many.yaml", "--details").stdout

@@ -61,7 +61,9 @@ def test_packages_that_override_each_other_differ_though_both_register_in_a_line
         (tmp_path / f"{name}.py").write_text(FIRST)
     done = dispatchlab(tmp_path, "check", "--orders", "first", "second")
     assert done.returncode == 1, done.stderr
-    assert "registrations of aten::hypot, second.py:3, first.py:3\n" in done.stdout
+    assert done.stdout.startswith(
+        "first, second: differs: first.py:3 and second.py:3 both set the PrivateUse1 kernel of aten::hypot"
+    )
     assert "    +PrivateUse1: registered at first.py:3 " in done.stdout
 
 

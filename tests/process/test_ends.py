@@ -27,7 +27,7 @@ def test_ctrl_c_prints_what_was_covered_and_ends_with_130(tmp_path: Path) -> Non
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "verdict: incomplete" in out
+    assert "many.yaml: incomplete" in out
     assert "interrupted" in out
     assert "Traceback" not in err
 

@@ -57,7 +57,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         ("explain mill::grind --from mill cpu+grad", "x (Tensor), cpu requires_grad"),
         ("diff live mill", "mill::grind (Tensor x) -> Tensor CPU registered at mill/__init__.py:4"),
         ("record mill", "packages: [mill]"),
-        ("permute five.yaml --package mill --engine torch", "as expected: yes"),
+        ("permute five.yaml --package mill --engine torch", ", as expected"),
         ("check mill --orders", "mill: not asked: one module registers"),
         ("check mill", "registered 1 operator and 1 kernel"),
     ],

@@ -335,7 +335,7 @@ def test_a_package_and_the_modules_that_it_imports_are_one_whole(tmp_path: Path)
         done = dispatchlab(tmp_path, "permute", "found.yaml", *more, "--format", "json")
         report = json.loads(done.stdout)
         assert (done.returncode, report["orders"], report["modules"], report["conflicts"]) == (0, "1", 1, []), report
-        assert any("each as a whole, nothing released" in note for note in report["notes"])
+        assert any("each module as a whole; nothing is released" in note for note in report["notes"])
 
 
 def test_a_module_comes_after_those_that_it_imports(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from dispatchlab.model.failure import Event
 from dispatchlab.questions.why.diagnose import Answer
 from dispatchlab.questions.why.exception import why_exception
 
-_CACHES_S = 120
+_CACHES_S = 300
 
 
 def main(arguments: Sequence[str]) -> int:
