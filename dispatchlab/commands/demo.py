@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dispatchlab.commands.help import Command
-from dispatchlab.commands.output import out, save
+from dispatchlab.commands.output import chosen_format, out, rich_text, save
 
 
 @click.command(cls=Command)
@@ -21,9 +21,14 @@ def demo(*, file: str | None) -> None:
       dispatchlab demo --save demo.yaml
     """
     from dispatchlab.files import FileKind
-    from dispatchlab.questions.setup.demo import demo_text, run_demo
+    from dispatchlab.questions.setup.demo import demo_blocks, demo_text, run_demo
 
     shown = run_demo()
-    out(demo_text(shown))
+    if chosen_format(None) == "rich":
+        from dispatchlab.views.terminal import draw
+
+        out(rich_text(lambda console: draw(console, demo_blocks(shown))))
+    else:
+        out(demo_text(shown))
     if file is not None:
         save(file, shown.text, FileKind.SCENARIO)

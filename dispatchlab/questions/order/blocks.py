@@ -140,14 +140,30 @@ def _row(href: str, report: Report) -> b.Row:
     )
 
 
+def line_of(report: Report) -> b.Line:
+    """Return one run in a line, for a list of many expected ones."""
+    refused = f" ({len(report.refusals):,} refused)" if report.refusals else ""
+    verdict = b.Span(report.verdict_text, VERDICT_MOODS[report.exploration.verdict])
+    return b.Line((f"{report.scenario}: ", verdict, ", ", _expected(report), refused))
+
+
+def fix_of(fix: str) -> b.Inline:
+    """Return a fix, in which the call that ends it is in one piece."""
+    words, colon, call = fix.rpartition(": ")
+    return (f"{words}{colon}", b.Span(call, kind="fix")) if colon else fix
+
+
+def _expected(report: Report) -> b.Span:
+    return b.good("as expected") if report.as_expected else b.bad(f"NOT as expected: {report.expected}")
+
+
 def _blocks(one: Explored, *, details: bool = True) -> Iterator[b.Block]:
     """Return one scenario: verdict, reason, both orders, differences; then the operators and the exploration."""
     report, found = one.report, one.report.exploration
-    expected = b.good("as expected") if report.as_expected else b.bad(f"NOT as expected: {report.expected}")
-    yield b.Verdict(report.verdict_text, VERDICT_MOODS[found.verdict], (", ", expected))
+    yield b.Verdict(report.verdict_text, VERDICT_MOODS[found.verdict], (", ", _expected(report)))
     if report.reason is not None:
         yield b.Line(report.reason.cause, label=b.strong("cause: "), hang=7)
-        yield b.Line(report.reason.fix, label=b.strong("fix: "), hang=5)
+        yield b.Line(fix_of(report.reason.fix), label=b.strong("fix: "), hang=5)
     yield b.Line(report.claim, "emphasis", label=b.quiet("claim: "), hang=7)
     example = found.counterexample
     if example is not None:

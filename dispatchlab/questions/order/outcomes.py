@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files import FileKind, check_output
-from dispatchlab.questions.order.blocks import explored_view
+from dispatchlab.questions.order.blocks import explored_view, line_of
 from dispatchlab.questions.order.report import Explored
-from dispatchlab.questions.order.report_text import line_of, summary
+from dispatchlab.questions.order.report_text import summary
 from dispatchlab.questions.order.run_scenario import Outcome, RunOptions
-from dispatchlab.views.blocks import Document, Line
+from dispatchlab.views.blocks import Document
 from dispatchlab.views.view import View
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Outcomes:
         self._explored.append(Explored(report, seen, outcome.notes, snapshots))
         is_one = len(self.files) == 1
         if not (is_one or self.details or report.exit_code):
-            return View(report, lines=lambda _: (Line(line_of(report)),))
+            return View(report, lines=lambda _: (line_of(report),))
         program = (outcome.program or "") if is_one else ""
         shown = Explored(report, seen if self.shows_operators else (), snapshots=snapshots)
         return explored_view(shown, program=program, torch=build, details=self.details, is_last=is_one)

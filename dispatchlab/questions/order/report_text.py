@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from dispatchlab.model.sequence import Step
 from dispatchlab.prover.result import Exploration
-from dispatchlab.questions.order.report import Report
 from dispatchlab.views.formatting import readable
 
 
@@ -36,12 +35,6 @@ def reductions_text(found: Exploration) -> str:
     """Return the reductions that saved states of the whole: `partition, neighbourhoods (17)`."""
     names = [f"{one} ({found.neighbourhoods:,})" if one == "neighbourhoods" else one for one in found.reductions]
     return ", ".join(names) or "none"
-
-
-def line_of(report: Report) -> str:
-    """Return one run in a line, for a list of many expected ones."""
-    refused = f" ({len(report.refusals):,} refused)" if report.refusals else ""
-    return f"{report.scenario}: {report.headline}{refused}"
 
 
 def summary(reports: int, *, as_expected: int, unreadable: int = 0, not_explored: int = 0) -> str:

@@ -12,11 +12,13 @@ from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.library import Library
 from dispatchlab.model.registration import Def, Impl
 from dispatchlab.model.sequence import format_sequence
+from dispatchlab.questions.order.blocks import fix_of
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.report_text import step_text
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
 from dispatchlab.scenario.load import parse_scenario
 from dispatchlab.scenario.scenario import Scenario
+from dispatchlab.views import blocks as b
 
 RETURNS = {"kernel_a": 2.0, "kernel_b": 3.0}
 """What each kernel of the example multiplies by."""
@@ -95,6 +97,23 @@ NEXT = (
 def demo_text(demo: Demo) -> str:
     """Return the example: registrations, a call after each order, the exploration, and what to do next."""
     return "".join(f"{line}\n" for line in _lines(demo))
+
+
+def demo_blocks(demo: Demo) -> Iterator[b.Line]:
+    """Return the same for a terminal: its lines with colours, the fix in one piece, the commands in a column."""
+    moods: dict[str, b.Mood] = {demo.report.verdict_text: "bad", "Next:": "strong"}
+    width = max(len(command) for command, _ in NEXT) + 2
+    for line in _lines(demo):
+        text = line.lstrip()
+        indent = len(line) - len(text)
+        if text.startswith("cause: "):
+            yield b.Line(text.removeprefix("cause: "), indent=indent, label=b.strong("cause: "), hang=7)
+        elif text.startswith("fix: ") and demo.report.reason is not None:
+            yield b.Line(fix_of(demo.report.reason.fix), indent=indent, label=b.strong("fix: "), hang=5)
+        else:
+            yield b.Line(
+                text, moods.get(text, ""), indent, hang=width if text.startswith("dispatchlab ") and indent else 2
+            )
 
 
 def _lines(demo: Demo) -> Iterator[str]:

@@ -181,7 +181,9 @@ def _table(table: b.Table, most: int | None) -> Html:
         element(
             "table",
             element("caption", f"{table.caption} ({len(table.rows):,})") if table.caption else None,
-            element("thead", element("tr", (element("th", head, scope="col") for head in table.heads))),
+            element("thead", element("tr", (element("th", head, scope="col") for head in table.heads)))
+            if any(table.heads)
+            else None,
             element("tbody", (_row(row, at in table.marked) for at, row in enumerate(table.rows[:most]))),
             class_="data",
         ),

@@ -56,7 +56,7 @@
     tools.append(search, count);
     table.parentElement.before(tools);
   };
-  document.querySelectorAll("table.data").forEach(sortable);
+  document.querySelectorAll("table.data:has(thead)").forEach(sortable);
 
   // -- paper
   addEventListener("beforeprint", () => {
