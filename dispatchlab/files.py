@@ -117,9 +117,9 @@ def json_value(data: bytes, path: str) -> object:
     except json.JSONDecodeError as error:
         raise ReadError(path, f"it is not JSON: {error.msg}", error.lineno, error.colno) from None
     except RecursionError:
-        raise ReadError(path, "it is not JSON that is read here: a value is nested too deep") from None
+        raise ReadError(path, "this JSON cannot be read: a value is nested too deep") from None
     except ValueError:
-        raise ReadError(path, "it is not JSON that is read here: a number has too many digits") from None
+        raise ReadError(path, "this JSON cannot be read: a number has too many digits") from None
     return value
 
 

@@ -341,7 +341,7 @@ def is_accepting() -> bool:
         return False
     if ci not in _NO and accept != _IN_CI:
         raise GoldenError(
-            "EXPECTTEST_ACCEPT is set in CI, where a golden file that is written is no check: unset it, or say "
+            "EXPECTTEST_ACCEPT is set in CI, where it would hide every difference: unset it, or say "
             f"EXPECTTEST_ACCEPT={_IN_CI}"
         )
     return True

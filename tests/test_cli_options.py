@@ -107,7 +107,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("line", "message"),
     [
         ("permute five.yaml --conform", "--conform compares the live engine with its model"),
-        ("permute five.yaml --package json", "--package json is for what the running PyTorch knows"),
+        ("permute five.yaml --package json", "--package json needs the installed PyTorch: add --engine torch"),
         ("permute five.yaml --engine torch --semantics strict", "--semantics strict is for the lab engine"),
         ("permute five.yaml --engine torch --snapshots", "the states of PyTorch cannot be read"),
         ("permute five.yaml twice.yaml --snapshots", "--snapshots is for one scenario and 2 were given"),
@@ -115,13 +115,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("dump --list --engine torch --from torch-2.13", "torch-2.13 is a recording, which --engine torch cannot run"),
         ("dump --list --from five.yaml", "--list is for registries, and five.yaml is a scenario"),
         ("dump aten::relu --after +0", "--after +0 numbers the registrations of a scenario"),
-        ("diff torch-2.13 torch-2.13 --for x.yaml --operator x", "--operator selects among all operators"),
-        ("coverage torch-2.13 --key CPU --program five.yaml --tag core", "--program runs programs"),
-        ("permute torch-2.13 --semantics pr35061", "its tables are not certified"),
+        ("diff torch-2.13 torch-2.13 --for x.yaml --operator x", "--operator and --for cannot be combined"),
+        ("coverage torch-2.13 --key CPU --program five.yaml --tag core", "--program cannot be combined"),
+        ("permute torch-2.13 --semantics pr35061", "--semantics pr35061 cannot be certified"),
         ("permute torch-2.13 --walk graph", "--walk is for scenarios, and torch-2.13 is a registry"),
         ("check five.yaml --only order", "lint is the only question about it"),
         ("check some_package --operator x", "--operator and --against are for lint"),
-        ("doctor stale_slots", "a defect is shown with --defects"),
+        ("doctor stale_slots", "to show the defect stale_slots, add --defects"),
     ],
 )
 def test_options_without_effect_are_refused_with_a_sentence(line: str, message: str) -> None:

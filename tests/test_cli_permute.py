@@ -391,7 +391,7 @@ def test_a_counterexample_of_modules_is_saved_with_its_modules(folder: Path) -> 
         (
             "{claim: Nothing is seen., operators: [test::bar], registrations: [{impl: foo, dispatch: CPU}]}",
             [],
-            "what is observed is test::bar, and the registrations are about test::foo; name one of these",
+            "it observes test::bar, but the registrations are about test::foo; observe one of these",
         ),
         (
             "{claim: One is no pair., registrations: [{impl: foo, dispatch: CPU}]}",

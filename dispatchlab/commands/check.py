@@ -36,7 +36,7 @@ _QUESTIONS = ("order", "lint", "trials", "upgrade", "drift")
 @click.command(cls=Command)
 @click.argument("names", metavar="[PACKAGE|SOURCE]...", nargs=-1, type=SOURCE)
 @click.option("--only", type=click.Choice(_QUESTIONS), multiple=True, help="Ask only this question; may be repeated.")
-@click.option("--select", metavar="RULE", multiple=True, help="Show only findings of RULE: DL004, WHY3, a name.")
+@click.option("--select", metavar="RULE", multiple=True, help="Show only findings of RULE, such as DL004 or WHY3.")
 @click.option("--ignore", metavar="RULE", multiple=True, help="Leave out findings of RULE; may be repeated.")
 @click.option("--run", "whole", is_flag=True, help="Also run the trials that need a compiler.")
 @click.option(
@@ -46,8 +46,8 @@ _QUESTIONS = ("order", "lint", "trials", "upgrade", "drift")
     help='Run operators on the inputs in FILE.py. It has INPUTS = {"ns::name": [(args, kwargs)]}. '
     "Default: inputs made from the schemas.",
 )
-@click.option("--no-submodules", is_flag=True, help="Import the packages alone, not all their modules that register.")
-@click.option("--orders", is_flag=True, help="Only import the packages in every order, and show what differs.")
+@click.option("--no-submodules", is_flag=True, help="Import only the packages, not their other modules that register.")
+@click.option("--orders", is_flag=True, help="Only import the packages in every order, and show the differences.")
 @operators_option
 @click.option("--against", metavar="SOURCE", type=SOURCE, help="With lint: leave out the findings that SOURCE has too.")
 @baseline_options
@@ -74,9 +74,9 @@ def check(
 ) -> None:
     """Find mistakes in a package: order, lint, trials, upgrade, drift from its record.
 
-    Imports packages in processes of their own. Default: the packages of the checkout around the current folder, or
-    else the bundled registry of the installed PyTorch. Of a scenario, a record, a registry or `live`, the installed
-    PyTorch, lint is the only question.
+    Imports the packages in new processes. Default: the packages of the checkout around the current folder, or else the
+    bundled registry of the installed PyTorch. For a scenario, a record, a registry or `live` (the installed PyTorch),
+    lint is the only question.
 
     order compares orders of imports and of registrations; lint finds likely mistakes; trials run each operator in a
     dozen ways; upgrade compares with the newest PyTorch that dispatchlab knows; drift compares with a committed record.
@@ -113,7 +113,7 @@ def check(
         _orders(found.packages, format)
     is_lint = bool(found.sources) or (only == ("lint",) and bool(operators or against))
     if found.sources and only not in ((), ("lint",)):
-        raise click.UsageError(f"{found.sources[0]} is no package, and lint is the only question about it")
+        raise click.UsageError(f"{found.sources[0]} is not a package, so lint is the only question about it")
     if (operators or against) and not is_lint:
         raise click.UsageError("--operator and --against are for lint: add --only lint")
     selection = selection_of(found.settings, select, ignore)

@@ -40,7 +40,7 @@ def codegen(
 ) -> None:
     """Generate code from a native_functions.yaml: structured operators as Python, or C++ declarations.
 
-    Writes nothing when anything in FILE.yaml is wrong.
+    Writes nothing if FILE.yaml has a mistake.
 
     \b
     Examples:

@@ -28,7 +28,7 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
     "tags",
     metavar="TAG",
     multiple=True,
-    help="Only operators with this tag of PyTorch, such as core; repeatable.",
+    help="Select operators with this tag of PyTorch, such as core; may be repeated.",
 )
 @click.option("--list", "listed", type=_WAYS, multiple=True, help="List the operators with this coverage.")
 @click.option(
@@ -43,7 +43,7 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
 @click.option(
     "--device",
     metavar="NAME",
-    help="What the programs call the device. Default: the name that the registry has, or privateuseone.",
+    help="Name of the device in the programs. Default: the name in the registry, or privateuseone.",
 )
 @report_option()
 @format_option()
@@ -61,9 +61,9 @@ def coverage(
 ) -> None:
     """Show which operators a backend can run: with its own kernel, through a composite, by fallback, or not at all.
 
-    SOURCE is a recorded registry, a bundled one's name, a scenario, `live`, the installed PyTorch, or a package, which
-    is imported into that. Default: the bundled registry of the installed PyTorch, or else the newest; for a key of
-    CUDA, one that has CUDA's kernels.
+    SOURCE is a recorded registry, a bundled one's name, a scenario, `live` (the installed PyTorch), or a package, which
+    is imported into it. Default: the bundled registry of the installed PyTorch, or else the newest; for a key of CUDA,
+    one that has CUDA's kernels.
 
     --program runs a program, as 'python FILE.py' does, on a device at PrivateUse1 whose memory is the CPU's: only for
     files you trust. Its output goes to standard error. The program names the device as it would on the real one.
@@ -85,7 +85,7 @@ def coverage(
     from dispatchlab.views.view import View
 
     if programs and (operators or tags or listed):
-        raise click.UsageError("--program runs programs, and --operator, --tag and --list select operators")
+        raise click.UsageError("--program cannot be combined with --operator, --tag and --list: leave some out")
     source, imports = subject(source, keys=[key])
     recorded = recorded_from(source, imports=imports, report=note)
     row = runtime_key(key, privateuse1=recorded.privateuse1)

@@ -9,7 +9,7 @@ from dispatchlab.commands.output import chosen_format, out, rich_text, save
 
 
 @click.command(cls=Command)
-@click.option("--save", "file", metavar="FILE", type=click.Path(), help="Write the example to FILE as a scenario, too.")
+@click.option("--save", "file", metavar="FILE", type=click.Path(), help="Write the example as a scenario to FILE.")
 def demo(*, file: str | None) -> None:
     """Show a defect of order on a small example, and what to do next.
 

@@ -23,25 +23,24 @@ if TYPE_CHECKING:
     "package",
     metavar="FILE",
     type=click.Path(),
-    help="Report what changes for the registrations in this recording or scenario: what B refuses, what dangles, which "
-    "calls run another kernel.",
+    help="Report changes for the registrations in this recording or scenario: refused registrations, missing defs, and "
+    "calls that run another kernel.",
 )
 @click.option(
     "--layer",
     type=click.Choice(["cxx", "python", "all"]),
     default="cxx",
     show_default=True,
-    help="Compare what C++ dispatches by, what Python registers beside it, or both. For `live`, the last two import "
-    "Inductor and DTensor.",
+    help="Compare the registrations of the dispatcher (cxx), those of Python beside it, or both. For `live`, the last "
+    "two import Inductor and DTensor.",
 )
 @click.option(
     "--all",
     "everything",
     is_flag=True,
-    help="Show every detail instead of the first ones, and compare what PyTorch registers for itself when a part of it "
-    "is first used, too.",
+    help="Show every detail. Also compare what PyTorch registers on the first use of one of its parts.",
 )
-@click.option("--exit-code", is_flag=True, help="Exit with 1 when anything is reported; else it is 0 in any case.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 when there is a difference; without it, always with 0.")
 @report_option(" with every detail")
 @format_option()
 def diff(
@@ -58,8 +57,8 @@ def diff(
 ) -> None:
     """Report what an upgrade from A to B means: operators, schemas, kernels, composites, tags, fallbacks, slots.
 
-    A and B are recorded registries, names of bundled ones, scenarios, `live`, the installed PyTorch, or a package,
-    which is imported into that.
+    A and B are recorded registries, names of bundled ones, scenarios, `live` (the installed PyTorch), or a package,
+    which is imported into it.
 
     The summary comes first. Each changed schema says whether it breaks callers, by PyTorch's own rule. Also reports
     what changes because the dispatcher changed. Not reported: moved lines, renamed files, and what PyTorch registers
@@ -68,7 +67,7 @@ def diff(
     With --layer python or all, counts for each registry of Python the entries of A alone, the entries of B alone, and
     the entries whose function differs. Names each registry that cannot be compared.
 
-    Exit codes: 0; with --exit-code 1 when anything is reported, with --for about that alone.
+    Exit codes: 0; with --exit-code, 1 when there is a difference (with --for, one that concerns FILE).
 
     \b
     Examples:
@@ -87,7 +86,7 @@ def diff(
     if into_first and second == "live":
         raise click.UsageError(f"{before} is imported into B, the second: write `diff live {before}`")
     if package is not None and operators:
-        raise click.UsageError("--operator selects among all operators, and --for names those of its file")
+        raise click.UsageError("--operator and --for cannot be combined: leave one of them out")
     everything = everything or bool(operators)
     imports = (*into_first, *into_second)
     with reading((first, second), imports):

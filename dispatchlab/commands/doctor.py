@@ -22,11 +22,11 @@ from dispatchlab.commands.output import Format, exit_with, note, out, progress_d
 def doctor(*, defect: str | None, defects: bool, measure: str | None, format: Format | None) -> None:
     """Show the versions, what works with the installed PyTorch, and why the rest does not.
 
-    Tries each feature in a process of its own, which imports PyTorch; nothing is concluded from its version. With
-    --defects DEFECT, prints the program of that defect and does not run it.
+    Tries each feature in a new process, which imports PyTorch. With --defects DEFECT, prints the program of that defect
+    and does not run it.
 
-    Exit codes: 0 when everything that is installed works, also without PyTorch, and 1 when something does not. With
-    --defects 0 when no defect is found, 1 when one is, 2 when no program can be run here.
+    Exit codes: 0 when all that is installed works (also without PyTorch), else 1. With --defects: 0 without defects, 1
+    with any, 2 when no program can be run here.
 
     \b
     Examples:
@@ -42,7 +42,7 @@ def doctor(*, defect: str | None, defects: bool, measure: str | None, format: Fo
     elif defects:
         _defects(defect, format)
     elif defect is not None:
-        raise click.UsageError(f"{defect}: a defect is shown with --defects")
+        raise click.UsageError(f"to show the defect {defect}, add --defects")
     else:
         with progress_display() as display:
             found = diagnose(progress=lambda name: display.stage("doctor", f"trying: {name}"))

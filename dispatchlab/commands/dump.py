@@ -43,14 +43,14 @@ from dispatchlab.commands.output import Format, chosen_format, note, out_paged, 
     "--all",
     "everything",
     is_flag=True,
-    help="On a terminal, also show every row of the table with what lost to it, and shorten nothing.",
+    help="On a terminal, also show every row of the table with the kernels that lost, and shorten nothing.",
 )
 @click.option(
     "--layer",
     type=click.Choice(["cxx", "python", "all"]),
     default="all",
     show_default=True,
-    help="Show what C++ dispatches by, what Python registers beside it, or both.",
+    help="Show the registrations of the dispatcher (cxx), those of Python beside it, or both.",
 )
 @format_option()
 @allow_import_option
@@ -65,7 +65,7 @@ def dump(
 ) -> None:
     """Show the kernels and the dispatch table of an operator, and what Python registers for it.
 
-    OP is a name, a name without overload, or a glob such as 'aten::add*'. Text is what PyTorch itself prints.
+    OP is a name, a name without overload, or a glob such as 'aten::add*'. --format text is what PyTorch itself prints.
 
     \b
     Examples:

@@ -50,7 +50,7 @@ def explore(*, source: str | None, **options: Any) -> None:
     last step changed, and the state graph around it or the explanation of a call. It checks every order as `permute`
     does, and takes over the sequence of a counterexample. Press ? for all keys.
 
-    Of an operator the registrations are those of the registry. Without an argument it opens the example of
+    For an operator, it shows the registrations in the registry. Without an argument it opens the example of
     `dispatchlab demo`. Needs pip install 'dispatchlab[explore]'.
 
     \b

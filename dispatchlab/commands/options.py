@@ -224,8 +224,8 @@ from_option = click.option(
     "source",
     metavar="SOURCE",
     type=SOURCE,
-    help="Read a scenario, a recorded registry, a bundled one by its name, `live`, the installed PyTorch, or a "
-    "package, which is imported into that. Default: the packages in [tool.dispatchlab] of the checkout, or else the "
+    help="Read a scenario, a recorded registry, a bundled one by its name, `live` (the installed PyTorch), or a "
+    "package, which is imported into it. Default: the packages in [tool.dispatchlab] of the checkout, or else the "
     "bundled registry of the installed PyTorch.",
 )
 """`--from`, of a command about an operator."""

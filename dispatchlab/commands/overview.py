@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 COMMANDS: Mapping[str, str] = {
-    "check": "Find what is wrong with a package and its operators.",
+    "check": "Find mistakes in a package and its operators.",
     "why": "Show why a program fails, and what fixes it.",
     "explain": "Show which kernel a call of OP runs and why, without running it.",
     "dump": "Show the kernels and the dispatch table of an operator.",
-    "diff": "Show what differs between two registries.",
+    "diff": "Show the differences between two registries.",
     "coverage": "Show which operators a backend can run, and how.",
     "permute": "Prove that the order of registrations does not matter.",
-    "record": "Record what importing packages registers, as a scenario.",
+    "record": "Import packages and record their registrations as a scenario.",
     "trace": "Run FILE.py and show every call of its operators.",
-    "explore": "Register and release by hand in an application.",
+    "explore": "Register and release by hand in a terminal application.",
     "init": "Set up dispatchlab in the checkout of a package.",
     "doctor": "Show what works with the installed PyTorch, or its known defects.",
     "demo": "Show a defect of order on a small example, and what to do next.",

@@ -82,10 +82,10 @@ from dispatchlab.commands.output import (
     "--save", metavar="FILE", type=click.Path(), help="Save the counterexample: a program (.py), or a scenario."
 )
 @click.option(
-    "--snapshots", is_flag=True, help="Also show what every registration and release leads to, in all orders."
+    "--snapshots", is_flag=True, help="Also show the result of every registration and release, in all orders."
 )
 @report_option(" of all scenarios")
-@click.option("-v", "--details", is_flag=True, help="Print the whole report of every scenario, with what was explored.")
+@click.option("-v", "--details", is_flag=True, help="Print the whole report of every scenario, and what was explored.")
 @format_option()
 @allow_import_option
 def permute(
@@ -100,14 +100,14 @@ def permute(
 ) -> None:
     """Prove that the order of registrations does not matter, or show the shortest counterexample.
 
-    A folder stands for all scenarios below it. A registry is a file, a bundled registry's name, a package, or `live`,
-    the installed PyTorch: each operator is certified, or those that its PyTorch does not have already; with --operator
-    also of a scenario. Default: the packages in [tool.dispatchlab] of the checkout, or else the bundled registry of the
-    installed PyTorch.
+    A folder stands for all scenarios below it. A registry is a file, a bundled registry's name, a package, or `live`
+    (the installed PyTorch). It certifies each operator of a registry; of a package, those that PyTorch lacks. With
+    --operator it certifies operators of a scenario, too. Default: the packages in [tool.dispatchlab] of the checkout,
+    or else the bundled registry of the installed PyTorch.
 
     The exit code is the highest of all: 0 as the scenario expects, 1 not as expected, 2 bad input, 3 a bound was hit
-    (or there is no proof and --require-proof), 4 nondeterministic, 5 the engine crashed; 130 after Ctrl-C, with what
-    was covered until then.
+    (or there is no proof and --require-proof), 4 nondeterministic, 5 the engine crashed; 130 after Ctrl-C, with the
+    results so far.
 
     \b
     Examples:
@@ -118,7 +118,7 @@ def permute(
     """
     if not scenarios or is_registry(scenarios) or operators:
         if len(scenarios) > 1:
-            raise click.UsageError("--operator selects operators of one registry, and several files were named")
+            raise click.UsageError("--operator needs one registry or scenario, but several were named: name one")
         found = subject(scenarios[0] if scenarios else None)
         _refuse({"operators", "semantics", "format", "page"}, f"{found.name} is a registry")
         _certify(found, operators, options["semantics"], page, format)
@@ -195,7 +195,7 @@ def _certify(
     from dispatchlab.questions.sources.find_sources import recorded_from
 
     if semantics == "pr35061":
-        raise click.UsageError("--semantics pr35061: its tables are not certified: name strict or a PyTorch")
+        raise click.UsageError("--semantics pr35061 cannot be certified: name strict or a PyTorch, such as torch-2.13")
     with progress_display() as display:
         display.stage(source.name, "reading")
         recorded = recorded_from(source.name, imports=source.imports, report=note)

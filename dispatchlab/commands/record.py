@@ -29,7 +29,7 @@ _FEW = 3
     "checked",
     metavar="FILE",
     type=click.Path(),
-    help="Compare with the record in FILE, and write nothing. PACKAGE is what FILE names when left out.",
+    help="Compare with the record in FILE, and write nothing. Default of PACKAGE: the packages that FILE names.",
 )
 @click.option(
     "--format", type=click.Choice(["text", "json"]), help="Output format of --check. Default: text.", default=None
@@ -42,15 +42,14 @@ def record(
     checked: str | None,
     format: Literal["text", "json"] | None,
 ) -> None:
-    """Record what importing packages registers, as a scenario that names the true call site of each registration.
+    """Import packages and record their registrations, as a scenario with the true call site of each.
 
-    Prints the record when no file is named with -o. Imports the packages in this order, in a new process. Leaves out
-    the registrations that PyTorch makes for itself meanwhile. With --all, writes the whole registry of the running
-    PyTorch after these imports.
+    Prints the record unless -o names a file. Imports the packages in this order, in a new process. Leaves out the
+    registrations that PyTorch makes for itself. With --all, writes the whole registry of the running PyTorch after
+    these imports.
 
-    With --check, compares what the packages register now with what they did when FILE was recorded: operators, schemas,
-    kernels and calls of torch.library. Source locations do not count. Exit codes of --check: 0 when it is the same, 1
-    when something differs.
+    With --check, compares the present registrations of the packages with those in FILE: operators, schemas, kernels and
+    calls of torch.library. Source locations do not count. Exit codes of --check: 0 when nothing differs, else 1.
 
     \b
     Examples:
@@ -63,7 +62,7 @@ def record(
     reach_checkout()
     if checked is not None:
         if file is not None or everything:
-            raise click.UsageError("--check writes nothing: leave out -o and --all, or it")
+            raise click.UsageError("--check writes nothing: leave out --check, or leave out -o and --all")
         _check(checked, packages, format)
         return
     if everything:

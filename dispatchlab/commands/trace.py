@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "Whose operators to trace: the lab's, or those of the installed PyTorch. Default: torch where FILE.py imports it.",
     default=None,
 )
-@click.option("--sets", is_flag=True, help="Also show how each key set came about, the guards and the kernels.")
+@click.option("--sets", is_flag=True, help="Also show the origin of each key set, the guards and the kernels.")
 @operators_option
 @click.option("--key", "keys", metavar="KEY", multiple=True, type=ROW, help="Show calls to KEY only; may be repeated.")
 @click.option("--summary", is_flag=True, help="Show which kernels ran, how often, and for how long.")
@@ -44,8 +44,8 @@ def trace(
     program goes to standard error, and the trace is printed when the program is over. The exit code is the program's,
     and 1 when it raises.
 
-    Of a program of PyTorch the calls of its main thread are shown: those of torch.ops, and those that a
-    TorchDispatchMode sees. Kernels are those that the slots hold in memory.
+    For a program of PyTorch, shows the calls of its main thread: those of torch.ops, and those that a TorchDispatchMode
+    sees. Reads the kernels from the slots in memory.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def trace(
         note(f"note: {file} called no operator{' of the lab: trace PyTorch with --engine torch' if missed else ''}")
     shown = only(threads, operators=operators, keys=keys)
     if threads and not shown:
-        note("no call is left: none is of what --operator and --key name")
+        note("no call is left: none matches --operator and --key")
     traced = Trace(tuple(shown), notes)
     with deep_nesting():
         show_view(format, summary_view(summary_of(traced)) if summary else trace_view(traced, sets=sets))

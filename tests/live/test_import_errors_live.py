@@ -84,7 +84,7 @@ def test_a_pytorch_that_is_installed_and_cannot_be_imported_is_not_to_be_install
     with pytest.raises(TorchBrokenError) as caught:
         torch.__wrapped__()
     assert str(caught.value).startswith(
-        "the live engine needs PyTorch, which is installed; importing it raises OSError: libcudart of torch: "
+        "the live engine needs PyTorch; it is installed, but importing it raises OSError: libcudart of torch: "
         f"cannot open shared object file, raised at {__file__}:"
     )
     assert "pip install" not in str(caught.value)

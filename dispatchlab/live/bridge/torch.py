@@ -40,7 +40,7 @@ class TorchBrokenError(TorchMissingError):
         reason: the exception, and where it was raised.
     """
 
-    template = "the live engine needs PyTorch, which is installed; importing it raises {reason}"
+    template = "the live engine needs PyTorch; it is installed, but importing it raises {reason}"
 
 
 class ImportFailedError(DispatchLabError):

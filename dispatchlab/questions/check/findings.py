@@ -137,7 +137,7 @@ def upgrade_findings(found: PackageUpgrade, scenario: Scenario, *, to: str) -> I
     for operator in found.dangling:
         yield finding(
             operator,
-            f"{to} does not define it any more, so that its kernels never run",
+            f"{to} no longer defines it, so its kernels never run",
             Level.ERROR,
             "dangling",
             "register the kernels for the operator that takes its place, or define it",

@@ -22,7 +22,7 @@ class TooManyStatesError(DispatchLabError):
 
     states: int
 
-    template = "the predicate holds in {states:,} states, and there are more: raise max_states, or take less"
+    template = "the predicate holds in {states:,} states, but there are more: raise max_states, or register less"
 
 
 @dataclass(frozen=True, slots=True)

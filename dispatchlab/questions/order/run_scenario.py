@@ -84,7 +84,7 @@ def check_subject(scenario: Scenario, options: RunOptions) -> None:
     if scenario.operators and named and not set(named) & set(scenario.operators) and not _has_fallback(scenario):
         observed, others = _few(scenario.operators), _few(named)
         raise NothingToExploreError(
-            scenario, f"what is observed is {observed}, and the registrations are about {others}; name one of these"
+            scenario, f"it observes {observed}, but the registrations are about {others}; observe one of these"
         )
     if options.walk == "sample" and len(scenario.registrations) < _PAIR:
         raise NothingToExploreError(scenario, "it has one registration, so there are no pairs to sample")

@@ -37,7 +37,7 @@ class MixedSubjectError(DispatchLabError):
 
     source: str
 
-    template = "{source} is no package, and of others than packages lint is the only question: name it by itself"
+    template = "{source} is not a package, so lint is its only question: check it by itself"
 
 
 class CheckSubject(NamedTuple):

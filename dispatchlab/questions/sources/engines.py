@@ -21,7 +21,7 @@ class SemanticsOfTorchError(DispatchLabError):
     asked: str
 
     template = (
-        "--semantics {asked} is for the lab engine, and --engine torch has the semantics of the "
+        "--semantics {asked} is for the lab engine, but --engine torch has the semantics of the "
         "installed PyTorch: "
         "leave one of the two out"
     )
@@ -32,7 +32,7 @@ class ImportForLabError(DispatchLabError):
 
     module: str
 
-    template = "--package {module} is for what the running PyTorch knows: use it with --engine torch"
+    template = "--package {module} needs the installed PyTorch: add --engine torch"
 
 
 _kept: dict[tuple[str, ...], LiveEngine] | None = None
