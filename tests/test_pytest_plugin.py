@@ -313,9 +313,7 @@ def test_nothing_is_accepted_in_ci_unless_it_is_named(project: Path, run: Run, m
     monkeypatch.setenv("CI", "true")
     result = run("scenarios/five.yaml", accept=True)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*it would hide every difference: unset it, or say EXPECTTEST_ACCEPT=in-ci"]
-    )
+    result.stdout.fnmatch_lines(["*it would hide every difference: unset it, or say EXPECTTEST_ACCEPT=in-ci"])
     assert goldens(project) == []
     monkeypatch.setenv("EXPECTTEST_ACCEPT", "in-ci")
     run("scenarios/five.yaml").assert_outcomes(passed=1)
