@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No collection of cycles inside; afterwards it is as it was."""
+    """Pause the collection of cycles inside the block, and restore its state afterwards."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

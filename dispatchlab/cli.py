@@ -89,7 +89,7 @@ class _Group(click.Group):
 
 
 def _not_empty(context: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Return the value of an option; an empty text is most likely a variable of a script that is not set."""
+    """Return the value of an option; empty text is most likely an unset variable of a script."""
     texts = value if isinstance(value, tuple) else (value,)
     if any(isinstance(text, str) and not text.strip() for text in texts):
         raise click.BadParameter("it is empty: write a value, or leave the option out", context, param)

@@ -318,7 +318,7 @@ _NEAR = 0.6
 
 
 def _readings(asked: str) -> list[tuple[str, str]]:
-    """Return the names, each with its overload, that a text may stand for, likeliest first."""
+    """Return the names, each with its overload, that a text may mean, likeliest first."""
     if "::" in asked:
         base = _without_overload(asked)
         found = [(base, asked[len(base) + 1 :])]

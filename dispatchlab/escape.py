@@ -52,7 +52,7 @@ class _PrintableStream:
 
 @contextmanager
 def output_of_imports() -> Iterator[None]:
-    """Whatever is printed inside goes to standard error, spelled out: standard output is for answers alone."""
+    """Send output inside the block to standard error, spelled out: standard output is for answers alone."""
     stream: Any = None if sys.stderr is None else _PrintableStream(sys.stderr)
     with redirect_stdout(stream), redirect_stderr(stream):
         yield

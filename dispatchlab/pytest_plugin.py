@@ -60,7 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Look into the folders of scenarios too, when pytest looks where its configuration says."""
+    """Also look into the folders of scenarios, when pytest uses its configured folders."""
     if config.getini(_LEAKS):
         config.pluginmanager.register(_EveryTest(), "dispatchlab-leaks")
     folders = _folders(config)
@@ -97,7 +97,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 class _Why:
-    """Adds to the report of a test that fails why it does."""
+    """A hook that adds the reason to the report of a failing test."""
 
     def __init__(self, watch: ProgramWatch) -> None:
         self._watch = watch
@@ -123,7 +123,7 @@ class _Why:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Show the whole answer below the first test that fails for a cause, and name that test below others."""
+        """Show the whole answer below the first test that fails for a cause; others name that test."""
         report = yield
         if report.failed and call.excinfo is not None and isinstance(call.excinfo.value, Exception):
             from dispatchlab.questions.why.answer_blocks import why_view
@@ -139,7 +139,7 @@ class _Why:
 
 @pytest.fixture
 def dispatcher_leaks() -> Iterator[Watch]:
-    """Fails a test that leaves registrations behind. Ask for it before the fixtures that register.
+    """Fail a test that leaves registrations behind. Use it before the fixtures that register.
 
     What is registered when the test begins may stay, and so may what `dispatcher_leaks.allow("my_package::*")` names,
     and what PyTorch registers for itself when a part of it is first used, such as `torch.compile`.
@@ -153,7 +153,7 @@ def dispatcher_leaks() -> Iterator[Watch]:
 
 
 class _EveryTest:
-    """Asks for `dispatcher_leaks` in every test, before its other fixtures."""
+    """A fixture that adds `dispatcher_leaks` to every test, before its other fixtures."""
 
     @pytest.fixture(autouse=True)
     def _dispatchlab_leaks(self, dispatcher_leaks: Watch) -> None:
@@ -199,7 +199,7 @@ _USUALLY_LEFT_OUT = ("*.egg", "_darcs", "build", "CVS", "dist", "node_modules", 
 
 
 def _is_topic(path: Path, config: pytest.Config) -> bool:
-    """Return whether a folder of scenarios is left out for no other reason than that pytest does so by default."""
+    """Return whether pytest leaves out a folder of scenarios only because of its own defaults."""
     folder = _folder_of(path, _folders(config))
     patterns = config.getini("norecursedirs")
     by_default = set(patterns).issuperset(_USUALLY_LEFT_OUT)
@@ -220,7 +220,7 @@ def _is_topic(path: Path, config: pytest.Config) -> bool:
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Return the first of the folders is also asked for the golden files that no scenario has."""
+    """Check the first of the folders also for golden files without a scenario."""
     report = yield
     if isinstance(collector, pytest.Directory) and report.passed and collector.path in _folders(collector.config)[:1]:
         report.result += [
@@ -273,7 +273,7 @@ class _Item(pytest.Item):
 
 
 class OrphanItem(_Item):
-    """A golden file that no scenario has: it fails."""
+    """A golden file without a scenario, which fails."""
 
     def runtest(self) -> None:
         """Fail."""
@@ -285,7 +285,7 @@ class OrphanItem(_Item):
 
 
 class ScenarioItem(_Item):
-    """Explores a scenario and compares with its golden file."""
+    """A scenario to explore and to compare with its golden file."""
 
     def runtest(self) -> None:
         """Fail when the verdict is not as expected, or the golden file differs from the shown text."""
@@ -331,7 +331,7 @@ class ScenarioItem(_Item):
 
 
 def is_accepting() -> bool:
-    """Return whether EXPECTTEST_ACCEPT is set, and not to a text that means no; where CI is set, it has to be `in-ci`.
+    """Return whether EXPECTTEST_ACCEPT is set to a text that means yes; where CI is set, to `in-ci`.
 
     Raises:
         GoldenError: it is set in CI, where a test that accepts what it finds checks nothing.

@@ -90,7 +90,7 @@ def dispatch_autograd(function: KernelLike) -> KernelFunction:
 
 
 class Import(Registrations):
-    """A block of registrations that comes down with it.
+    """A block of registrations that are released with it.
 
     Args:
         namespace: given to names that have none; without it, every name must be qualified, and fallbacks are possible.

@@ -106,7 +106,7 @@ registrations = st.one_of(defs(), defs_by_name, impls, impls, impls, unparsed_im
 
 @st.composite
 def scenarios(draw: st.DrawFn, *, min_size: int = 2, max_size: int = 4) -> Scenario:
-    """Scenarios of some registrations, observed on both operators.
+    """Draw scenarios of some registrations, observed on both operators.
 
     Args:
         draw: given by hypothesis.

@@ -13,7 +13,7 @@ from dispatchlab.model.names import OperatorName
 
 
 class CallKind(WordEnum):
-    """The ways into an operator, as upstream's trace prints them."""
+    """The ways of a call into an operator, as upstream's trace prints them."""
 
     CALL = "[call]"
     REDISPATCH = "[redispatch]"
@@ -49,7 +49,7 @@ class ObservedCall:
 
 
 class Observer(Protocol):
-    """Is notified of every call, of every thread, in that thread."""
+    """An observer of every call, of every thread, in that thread."""
 
     def entered(self, call: ObservedCall, /) -> None:
         """Note that a kernel was looked up and is about to run; None when there is no kernel."""

@@ -220,7 +220,7 @@ class AutoDispatchBelowADInplaceOrView(ExcludeDispatchKeyGuard):
 
 
 class InferenceMode(KeyGuard):
-    """Make tensors without autograd keys, leave autograd out of every call, record none; or, inside, the reverse.
+    """Make tensors without autograd keys and record no call; with False, undo this inside a block.
 
     >>> from dispatchlab import tensor
     >>> from dispatchlab.call import InferenceMode

@@ -145,7 +145,7 @@ class PythonSignature:
 
     @classmethod
     def parse(cls, text: str) -> PythonSignature:
-        """`add(Tensor input, Tensor other, *, Scalar alpha=1, Tensor out=None)`, perhaps with `|deprecated` behind.
+        """Parse `add(Tensor input, Tensor other, *, Scalar alpha=1, Tensor out=None)`, with or without `|deprecated`.
 
         Raises:
             ParseError: it cannot be read, with the position.

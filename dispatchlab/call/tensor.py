@@ -52,7 +52,7 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def is_viewable(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> bool:
-    """Return whether elements that lie like this can be seen as another shape of as many elements.
+    """Return whether elements in these strides can be viewed in another shape of equal size.
 
     Dimensions that follow each other in memory without a gap are one run; no dimension of the new shape may reach from
     one run into the next.
@@ -183,7 +183,7 @@ class Tensor:
 
     @property
     def key_set(self) -> DispatchKeySet:
-        """The keys that calls with this tensor go by."""
+        """The keys that decide calls with this tensor."""
         return DispatchKeySet(self.key_bits)
 
     @property
@@ -245,7 +245,7 @@ class Tensor:
         return self.grad_fn is None
 
     def is_inference(self) -> bool:
-        """Return whether it was made in inference mode, so that calls with it never see autograd."""
+        """Return whether it was made in inference mode; then calls with it never see autograd."""
         return is_inference_tensor(self)
 
     def numpy(self) -> Array:
@@ -287,7 +287,7 @@ _COUNTS_WRITES = DispatchKeySet.of(DispatchKey.ADInplaceOrView).bits
 
 
 def is_inference_tensor(tensor: Tensor) -> bool:
-    """Return whether a tensor was made in inference mode; asks no handler, as its method may."""
+    """Return whether a tensor was made in inference mode; unlike its method, this asks no handler."""
     return not tensor.key_bits & _COUNTS_WRITES
 
 

@@ -23,7 +23,7 @@ _PYTHON_AND_ABOVE = DispatchKeySet.full() - DispatchKeySet.full_after(DispatchKe
 
 
 def disabled(*args: object, **kwargs: object) -> object:
-    """Return the value of `__torch_function__` or `__torch_dispatch__` in a class that wants none, as None is."""
+    """Return the value of `__torch_function__` or `__torch_dispatch__` for a class without handlers."""
     return NotImplemented
 
 

@@ -105,7 +105,7 @@ class Trace:
 
 
 def trace_line(call: ObservedCall, depth: int) -> str:
-    """`  [redispatch] op=[aten::add.Tensor], key=[CPU]`, indented by the depth.
+    """Return `  [redispatch] op=[aten::add.Tensor], key=[CPU]`, indented by the depth.
 
     Source: aten/src/ATen/core/dispatch/Dispatcher.h (`_print_dispatch_trace`).
     """

@@ -23,7 +23,7 @@ LIVE = "live"
 
 
 class _Text(_TextType):
-    """A text that may be said in another way, which is noted."""
+    """A text with another way to say it, which is noted."""
 
     def __init__(self, name: str, read: Callable[[str], str]) -> None:
         self.name = name
@@ -249,7 +249,7 @@ allow_import_option = click.option(
 
 
 def baseline_options(command: _Command) -> _Command:
-    """`--baseline` and `--write-baseline`, of a command that has findings."""
+    """Add `--baseline` and `--write-baseline` to a command with findings."""
     accepts = click.option(
         "--baseline", metavar="FILE", type=click.Path(), help="Leave out the findings that FILE accepts."
     )
@@ -279,7 +279,7 @@ def report_option(what: str = "") -> Callable[[_Command], _Command]:
 
 
 def _writable_page(context: click.Context, option: click.Parameter, path: str | None) -> str | None:
-    """Return the name of a page, refused before work is done for it when it cannot be written."""
+    """Return the name of a page; refuse an unwritable one before work is done for it."""
     if path is None:
         return None
     from dispatchlab.files import FileKind, check_output

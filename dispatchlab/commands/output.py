@@ -258,7 +258,7 @@ def show_and_keep(
 
 
 def abandon_stdout() -> None:
-    """Lead standard output nowhere, so that Python does not stumble over it again when it ends."""
+    """Send standard output nowhere, so that Python does not fail on it again when it ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, sys.stdout.fileno())
@@ -292,7 +292,7 @@ def warn(text: str) -> None:
 
 
 def tolerate_encodings() -> None:
-    """Let a stream that cannot say a character spell it out; nothing ends with an encoding error."""
+    """Let a stream spell out characters that it cannot encode, instead of raising an error."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

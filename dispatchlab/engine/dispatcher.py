@@ -194,7 +194,7 @@ class Dispatcher:
         self._settle()
 
     def _settle(self) -> None:
-        """Run the releases that wait, the oldest first, unless another thread is going to."""
+        """Run the waiting releases, the oldest first, unless another thread will run them."""
         # See Note [Releases that come at a bad time]
         while self._postponed and not self._changing and self._lock.acquire(blocking=False):
             try:
@@ -314,7 +314,7 @@ class Dispatcher:
         return 0 if entry is None else entry.def_count
 
     def def_and_impl_count(self, name: OperatorName | str) -> int:
-        """Live defs, kernels and names of an operator."""
+        """Return the number of live defs, kernels and names of an operator."""
         entry = self.operator_entry(name)
         return 0 if entry is None else entry.def_and_impl_count
 

@@ -61,7 +61,7 @@ class Fallbacks:
 
     @property
     def by_slot(self) -> Mapping[int, RegisteredKernel]:
-        """The bit of a slot -> the kernel that is there."""
+        """The kernel at each slot, by the bit of the slot."""
         return MappingProxyType(self._by_slot)
 
     def expected_in(self, slots: int) -> dict[TableEntry, int]:

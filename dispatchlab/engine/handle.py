@@ -61,7 +61,7 @@ class RegistrationHandle:
             self.settle()
 
     def settle(self) -> None:
-        """Note that the registration is gone; for the code that takes it out."""
+        """Note that the registration is gone; for the code that removes it."""
         self._undo = None
         home = self._home
         if home is not None:

@@ -155,7 +155,7 @@ _NO_SIGNATURES: _Signed = frozenset()
 
 
 class _Sound(dict[tuple[RegisteredKernel, ...], tuple[int, _Signed]]):
-    """The kernels at a key -> the bit of the key where nothing is wrong with them, 0 for none, and their signatures.
+    """The sound kernels at a key, by the bit of the key, with their signatures; 0 for none.
 
     States have most of them in common, so that each is looked at once.
     """

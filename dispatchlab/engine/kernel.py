@@ -25,7 +25,7 @@ PythonFunction: TypeAlias = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class KernelFunction:
-    """A kernel, the key that it is meant for, and where it says that it comes from.
+    """A kernel, the key that it is meant for, and its source.
 
     Args:
         kernel: the kernel.
@@ -65,7 +65,7 @@ def boxed(function: PythonFunction, *, with_keyset: bool = False) -> KernelFunct
 
 
 def unboxed(function: PythonFunction) -> KernelFunction:
-    """Return a kernel with the schema that the function's annotations say; a first `DispatchKeySet` is no part of it.
+    """Return a kernel with the schema of the function's annotations, without a first `DispatchKeySet`.
 
     >>> from dispatchlab import Tensor, unboxed
     >>> def repeat(x: Tensor, times: int) -> Tensor:

@@ -258,7 +258,7 @@ def _left_behind(name: str, entry: OperatorEntry) -> str:
 
 
 def _names(debugs: Iterable[str]) -> str:
-    """Registrations by their debug texts, each once: `fast.py:12 and norm.py:16`."""
+    """Return registrations by their debug texts, each once: `fast.py:12 and norm.py:16`."""
     names = sorted({debug.removeprefix("registered at ") or "a registration without a debug text" for debug in debugs})
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 

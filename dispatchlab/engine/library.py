@@ -99,7 +99,7 @@ def debug_of_kernel(function: object) -> str:
 
 
 def typed_kernel(function: object) -> KernelFunction:
-    """Return a kernel as the C++ front ends make it: a plain function has the schema that its annotations say.
+    """Return a kernel as the C++ front ends make it: a plain function gets the schema of its annotations.
 
     Raises:
         RegistrationError: it cannot be called, or no schema can be inferred from it; `boxed` needs none.

@@ -110,7 +110,7 @@ def release(semantics: Semantics, state: Transaction, lowered: LoweredRegistrati
 
 
 def lower(registration: Registration, semantics: Semantics) -> LoweredRegistration:
-    """Return the primitives of a registration, with its refusal in place where a rule of blocks is broken."""
+    """Return the primitives of a registration; a refusal stands where a rule of blocks is broken."""
     match registration:
         case Block():
             return LoweredRegistration(chain.from_iterable(_block_calls(registration, semantics)), is_block=True)
@@ -137,7 +137,7 @@ R = TypeVar("R")
 def _guarded(
     make: Callable[[R, Semantics], tuple[Primitive, ...]], registration: R, semantics: Semantics
 ) -> tuple[Primitive, ...]:
-    """Return a call, or its refusal as a primitive, so that it comes in its turn."""
+    """Return a call, or its refusal as a primitive at the same position."""
     try:
         return make(registration, semantics)
     except RegistrationError as error:

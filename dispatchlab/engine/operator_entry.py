@@ -106,7 +106,7 @@ class OperatorEntry(NamedTuple):
 
     @property
     def def_and_impl_count(self) -> int:
-        """Live defs, kernels and names; at 0 the operator goes."""
+        """The number of live defs, kernels and names; at 0 the operator goes."""
         return len(self.defs) + len(self.names) + sum(len(entries) for entries in self.kernels.values())
 
     @property
@@ -161,7 +161,7 @@ _new = tuple.__new__  # faster than to call the class, and every step of a walk 
 def _kept(
     own: int, held: Slots, bit: int, before: tuple[RegisteredKernel, ...], after: tuple[RegisteredKernel, ...]
 ) -> tuple[int, Slots]:
-    """`own` and `held` where the slot of a key, by its bit, is not computed anew though its kernels are others."""
+    """Return `own` and `held` of a slot that is not computed anew although its kernels change."""
     old, new = (kernels[0].because(Provenance.KERNEL) if kernels else None for kernels in (before, after))
     if old is not new and old is not None and own & bit:
         return own ^ bit, {**held, old: bit}

@@ -102,7 +102,7 @@ kernels, the kernels, the fallbacks)."""
 
 
 def add(slots: Slots, found: Mapping[TableEntry, int]) -> None:
-    """Add to `slots` which others hold which entry."""
+    """Add to `slots` the slots that hold each entry."""
     for held, bits in found.items():
         slots[held] = slots.get(held, 0) | bits
 
@@ -194,7 +194,7 @@ class _Levels(dict[int, tuple[tuple[int, int, Provenance, bool], ...]]):
 
 
 def _taken(rules: PrecedenceRules) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
-    """(slots, how far the slot that they take is to the left), and (keys, the slots that any of them takes)."""
+    """Return the slots with their distance to the slot that they take, and the keys with the slots that they take."""
     by_target: dict[int, int] = {}
     for key, target in rules.takes_composite.items():
         if not key.is_alias:

@@ -35,7 +35,7 @@ class Primitive(Protocol):
     """One registration that a dispatcher makes."""
 
     def register(self, semantics: Semantics, state: Transaction, /) -> None:
-        """Write it into `state`; raises a RegistrationError, with the traces written so far."""
+        """Write it into `state`; raise a RegistrationError, with the traces written so far."""
 
     def release(self, semantics: Semantics, state: Transaction, /) -> None:
         """Remove it from `state`, if it is registered there."""
@@ -159,7 +159,7 @@ class RegisterDef:
         self.variable = str(self.name)
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
-        """Refused by another def, by a kernel that does not fit, and by more arguments than a bitset holds."""
+        """Register, unless another def, an unfit kernel, or too many arguments for a bitset refuse it."""
         entry = find_or_create(semantics, state, self.name, self.variable)
         new = self.definition
         stored = self.stored
@@ -249,20 +249,20 @@ class RegisterImpl:
         self._inferred = kernel.kernel.inferred
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
-        """Refused by another signature, then by a schema that it does not fit."""
+        """Register, unless another signature or the schema refuses it."""
         entry = state.operator(self.variable) or find_or_create(semantics, state, self.name, self.variable)
         if self.held is not None and (noted := self._noted_in(entry, self.held)) is not entry:
             state.put(self.variable, noted)  # before the schema is checked, see Note [Traces of a refusal]
         state.put(self.variable, self.added_to(entry, semantics, state.fallbacks()))
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
-        """Whichever kernel of the key is the newest then is active; the last registration takes the operator along."""
+        """Release it; the newest kernel left is active, and the last registration takes the operator along."""
         entry = state.operator(self.variable)
         if entry is not None and self.entry in entry.kernels_at(self.bit):
             state.put(self.variable, self.taken_from(entry, semantics, state.fallbacks()))
 
     def added_to(self, entry: OperatorEntry, semantics: Semantics, fallbacks: Fallbacks) -> OperatorEntry:
-        """Return an entry with this kernel; raises a RegistrationError."""
+        """Return an entry with this kernel, or raise a RegistrationError."""
         new = self.entry
         if self.held is not None:
             entry = self._noted_in(entry, self.held)
@@ -332,7 +332,7 @@ class RegisterFallback:
         self.replaces = key in semantics.replaceable_fallbacks
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
-        """Refused while the key has another that it does not replace; every operator refreshes."""
+        """Register, unless the key has a fallback that it does not replace; every operator refreshes."""
         # See Note [Fallbacks that replace]
         fallbacks = state.fallbacks()
         existing = fallbacks.by_slot.get(self.bit)

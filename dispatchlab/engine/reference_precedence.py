@@ -282,7 +282,7 @@ def _table_of_slots(plain: Plain, at: int, present: int, fallback_slots: int, fa
 
 @lru_cache(maxsize=1 << 15)
 def plain_table(plain: Plain, present: int, fallback_slots: int, fallthrough_slots: int) -> PlainTable:
-    """Return the whole table, slot by slot, from which keys have kernels and which slots have fallbacks.
+    """Return the whole table, slot by slot, from the keys with kernels and the slots with fallbacks.
 
     Args:
         plain: the precedence.

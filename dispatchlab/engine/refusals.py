@@ -123,7 +123,7 @@ def signature_mismatch(operator: OperatorName, held: HeldSignature, new: Registe
 
 
 def too_many_arguments(operator: OperatorName, count: int) -> RegistrationError:
-    """Return a schema with more arguments than a dispatch bitset has bits."""
+    """Return the refusal of a schema with more arguments than a dispatch bitset has bits."""
     return RegistrationError(
         ErrorKind.TOO_MANY_ARGUMENTS,
         f"{operator} has {count} arguments and a dispatcher looks at {MAX_ARGUMENTS} at most: "
@@ -163,7 +163,7 @@ def duplicate_kernel(place: str, existing: str, new: str) -> RegistrationError:
 
 
 def unknown_key(key: DispatchKey, semantics: str) -> RegistrationError:
-    """Return a key that exists, but not for registrations on this dispatcher."""
+    """Return the refusal of a key that exists, but not for registrations on this dispatcher."""
     return RegistrationError(
         ErrorKind.UNKNOWN_KEY,
         f"{semantics} cannot name the dispatch key {key} in a registration",
@@ -172,7 +172,7 @@ def unknown_key(key: DispatchKey, semantics: str) -> RegistrationError:
 
 
 def unparsed_key(key: DispatchKey, semantics: str) -> RegistrationError:
-    """Return a key that a dispatcher has, and that its Python interface cannot name."""
+    """Return the refusal of a key that a dispatcher has, but its Python interface cannot name."""
     return RegistrationError(
         ErrorKind.UNKNOWN_KEY,
         f"{semantics} has {key} and does not parse its name, so torch.library cannot name it: "

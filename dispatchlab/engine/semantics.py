@@ -69,7 +69,7 @@ class SlotOrder:
 
 
 def in_order(slots: Iterable[int], order: SlotOrder | None) -> list[int]:
-    """Slots in the order of a table, see Note [Keys in the order of a version]."""
+    """Return slots in the order of a table, see Note [Keys in the order of a version]."""
     return sorted(slots) if order is None else sorted(slots, key=order.place)
 
 
@@ -423,7 +423,7 @@ def is_builtin(debug: str) -> bool:
 
 @cache
 def _sources() -> frozenset[str]:
-    """Return the files of PyTorch, such as `aten/src/ATen/core/VariableFallbackKernel.cpp`, that have a fallback."""
+    """Return the files of PyTorch that have a fallback, such as `aten/src/ATen/core/VariableFallbackKernel.cpp`."""
     texts = [one.debug for name in bundled_profiles() for one in bundled_profile(name).fallbacks.values()]
     return frozenset(found[0] for text in texts if (found := _SOURCE.search(text)) is not None)
 

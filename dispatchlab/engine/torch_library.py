@@ -175,7 +175,7 @@ class Note(Compound):
             state.put_python(self.variable, kept.put(noted, (self,)).put(by, (self, *kept.at(by))))
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
-        """Takes the note away, also where another library has a kernel there."""
+        """Remove the note, also where another library has a kernel there."""
         kept, (noted, by) = state.python(self.variable), self._keys()
         if self in kept.at(by):
             left = tuple(each for each in kept.at(by) if each is not self)
@@ -217,7 +217,7 @@ class OpenCustomOp(TorchLibraryPrimitive):
         self._put(state, _LIBRARY, (self,))
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
-        """Takes along whatever was put into the library, and the object."""
+        """Release the content of the library, and the object."""
         self._destroy(semantics, state)
         kept = state.python(self.variable)
         if kept.at(CUSTOM_OP) == (self,):
@@ -256,7 +256,7 @@ class _OwnFake(TorchLibraryPrimitive):
         self._made = made
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
-        """Refused as any Meta kernel of a library is."""
+        """Refuse it as any Meta kernel of a library is refused."""
         _check_fake(semantics, state, self)
         self._on_operator(semantics, state)
         self._put(state, _FAKE, (self._made, *state.python(self.variable).at(_FAKE)))  # type: ignore[arg-type]
@@ -272,7 +272,7 @@ class _KeepCustomOp(TorchLibraryPrimitive):
         self._made = made
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
-        """Takes the place of an older object, and all that is known of it."""
+        """Replace an older object, and forget the facts about it."""
         kept = _without_parts(state.python(self.variable)).put(CUSTOM_OP, (self._made,))
         for device in self.call.on or (None,):
             kept = kept.put(_kernel_of(device), (self._made,))
@@ -371,7 +371,7 @@ class _RegisterTorchDispatch(TorchLibraryPrimitive):
 
 
 class _Part(TorchLibraryPrimitive):
-    """A call on the object that `custom_op` returned, by the caller of that; its kernels are in the content."""
+    """A call on the object that `custom_op` returned; its kernels are in the content."""
 
     __slots__ = ("_made",)
 
@@ -520,7 +520,7 @@ def _rule_of(call: TorchLibraryCall) -> PythonKey:
 
 
 def _key_of_device(device: str | None) -> DispatchKey:
-    """Return the key of a device type; Undefined, where no kernel is, for a text that is none."""
+    """Return the key of a device type; Undefined, which has no kernel, for any other text."""
     if device is None:
         return DispatchKey.CompositeExplicitAutograd
     name = _RENAMED_DEVICES.get(device)

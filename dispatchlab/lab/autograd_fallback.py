@@ -87,7 +87,7 @@ def autograd_fallback(called: Operator, keys: DispatchKeySet, stack: list[object
 
 
 class WarnNotImplemented(Node):
-    """A node that warns and hands no gradient on; it warns where no gradient arrives, too."""
+    """A node that warns and hands no gradient on; it also warns when no gradient arrives."""
 
     __slots__ = ("operator",)
 

@@ -170,7 +170,7 @@ class Node:
         return self.saved[name].unpack(self)
 
     def check_saved(self) -> None:
-        """Look at all that was kept, as PyTorch does before it computes anything.
+        """Check all saved tensors, as PyTorch does before it computes anything.
 
         Raises:
             AutogradError: something was written since, or is gone.
@@ -187,7 +187,7 @@ class Node:
         self.check_saved()
 
     def needs(self, at: int) -> bool:
-        """Return whether a gradient of input `at` is wanted."""
+        """Return whether the gradient of input `at` is needed."""
         return self.next_edges[at] is not None
 
     def release(self) -> None:

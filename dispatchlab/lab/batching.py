@@ -61,7 +61,7 @@ class BatchedTensor(Tensor):
 
     @property
     def data(self) -> Array:
-        """Not to be had: which element it is depends on the place in the batch."""
+        """Raise: the element depends on the place in the batch."""
         message = (
             "a tensor inside of vmap has no elements of its own: compute with operators, look at the result outside"
         )

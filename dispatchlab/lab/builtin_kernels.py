@@ -173,7 +173,7 @@ def tracer(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
 
 
 def batched(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Call once for each element of a batch, where the dispatcher has the operators that take a batch apart.
+    """Call once for each element of a batch, if the dispatcher has the operators to split a batch.
 
     Source: aten/src/ATen/LegacyBatchedFallback.cpp
     """

@@ -85,7 +85,7 @@ _BATCHED = DispatchKeySet.of(DispatchKey.Batched).bits
 
 
 def conj(calls: Calls, self: Tensor) -> Tensor:
-    """Return the complex conjugate, which a real tensor is itself.
+    """Return the complex conjugate; a real tensor is its own.
 
     Raises:
         AutogradError: the tensor is complex: there is no operator here that would conjugate it.
@@ -122,7 +122,7 @@ def ger(calls: Calls, self: Tensor, vec2: Tensor) -> Tensor:
 
 
 def maybe_multiply(calls: Calls, t: Tensor, s: Number) -> Tensor:
-    """Return a multiple, which once is the tensor itself."""
+    """Return a multiple; one time the tensor is the tensor itself."""
     scaled: Tensor = t if s == 1 else calls("mul.Scalar")(t, s)
     return scaled
 
@@ -156,7 +156,7 @@ def mm_mat1_backward(
     mat2: Tensor,
     mat1: Geometry,
 ) -> Tensor:
-    """Return the gradient of the first matrix, column by column in memory when the matrix is so."""
+    """Return the gradient of the first matrix, with its order in memory."""
     mm, t = calls("mm"), calls("t")
     is_column_major = _column_major((grad, mat2), mat1)
     product: Tensor = t(mm(conj(calls, mat2), t(grad))) if is_column_major else mm(grad, conj(calls, t(mat2)))
@@ -169,7 +169,7 @@ def mm_mat2_backward(
     mat1: Tensor,
     mat2: Geometry,
 ) -> Tensor:
-    """Return the gradient of the second matrix, column by column in memory when the matrix is so."""
+    """Return the gradient of the second matrix, with its order in memory."""
     mm, t = calls("mm"), calls("t")
     is_column_major = _column_major((grad, mat1), mat2)
     product: Tensor = t(mm(t(grad), conj(calls, mat1))) if is_column_major else mm(conj(calls, t(mat1)), grad)
@@ -182,7 +182,7 @@ def _column_major(tensors: Sequence[Tensor], matrix: Geometry) -> bool:
 
 
 def permute_backwards(calls: Calls, grad: Tensor, fwd_dims: Sequence[int]) -> Tensor:
-    """Return the gradient with its dimensions where they were."""
+    """Return the gradient with its dimensions in the old order."""
     order = [dim % max(len(fwd_dims), 1) for dim in fwd_dims]
     permuted: Tensor = calls("permute")(grad, [order.index(at) for at in range(len(order))])
     return permuted

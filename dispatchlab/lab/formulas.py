@@ -61,7 +61,7 @@ def _stacked(at: Recorded, grad: Tensor) -> list[Tensor | None]:
 
 
 def _copied(at: Recorded, grad: Tensor) -> Tensor:
-    """Source: torch/csrc/autograd/functions/tensor.cpp (`CopyBackwards`)."""
+    """Copy a gradient. Source: torch/csrc/autograd/functions/tensor.cpp (`CopyBackwards`)."""
     dtype = at["src"].dtype
     copied: Tensor = grad if grad.dtype == dtype else at("_to_copy")(grad, dtype=dtype)
     return copied

@@ -160,7 +160,7 @@ def _filled_like(fill: Fill) -> Callable[..., Tensor]:
 
 
 def _strided(name: str, size: Size, stride: Size) -> Fill:
-    """Memory for a shape with these strides, not yet written."""
+    """Return memory for a shape with these strides, not yet written."""
     if len(size) != len(stride) or any(one < 0 for one in (*size, *stride)):
         raise refused(f"{name} got the size {list(size)} and the strides {list(stride)}")
 
@@ -253,7 +253,7 @@ _random = Generator()
 
 
 def manual_seed(seed: int) -> None:
-    """Start the generator that is used when a call gives none over.
+    """Start the default generator, which calls without a generator use.
 
     >>> from dispatchlab import Lab
     >>> from dispatchlab.lab import manual_seed
@@ -426,7 +426,7 @@ def threshold_backward(results: Results, grad_output: Tensor, self: Tensor, thre
 
 
 def div(results: Results, self: Tensor, other: Tensor) -> Tensor:
-    """`div.Tensor`: true division, of integers, too."""
+    """Divide: `div.Tensor`, true division, also of integers."""
     device = results.together("div", self, other)
     shape = shape_of("div", self.shape, other.shape)
     common = _binary_dtype(self, other)
@@ -495,7 +495,7 @@ def _product(name: str) -> Callable[..., Tensor]:
 
 
 def sum_dtype(self: Tensor, dtype: DType | None) -> DType:
-    """Return the dtype of a sum: that which is asked for, else int64 of integers."""
+    """Return the dtype of a sum: the requested one, else int64 for integers."""
     return dtype if dtype is not None else DType.int64 if self.dtype.category < 2 else self.dtype
 
 
@@ -607,7 +607,7 @@ def unique2(
     return_inverse: bool = False,  # noqa: FBT001, FBT002
     return_counts: bool = False,  # noqa: FBT001, FBT002
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`_unique2`: each element once, in order; where each was, and how often."""
+    """Return each element once, in order, with positions and counts (`_unique2`)."""
     return _found_unique(self, None, inverse=return_inverse, counts=return_counts)
 
 

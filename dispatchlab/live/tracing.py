@@ -162,7 +162,7 @@ class CallRecorder:
         return self._handed_on(operator, types, below, arguments, named)
 
     def _is_of_last(self, operator: Any) -> bool:
-        """Return whether the mode has the very call that Python made by name."""
+        """Return whether the mode's call is the very call that Python made by name."""
         last = self._open[-1] if self._open else None
         return last is not None and last.operator == operator.name() and last.below is None and not last.inside
 
@@ -227,7 +227,7 @@ def _new_call(operator: Any, arguments: tuple[object, ...], named: Mapping[str, 
 
 
 def _set_below(operator: Any, arguments: tuple[object, ...], named: Mapping[str, object]) -> Any:
-    """Return the set with which a call goes on from the mode."""
+    """Return the set with which a call continues below the mode."""
     c = bindings()
     keys = c._dispatch_tls_local_include_set() | _keys_of((*arguments, *named.values()))
     keys = (keys - c._dispatch_tls_local_exclude_set()) & c._dispatch_keyset_full_after(c.DispatchKey.Python)

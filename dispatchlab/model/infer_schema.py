@@ -73,7 +73,7 @@ def infer_schema(function: Callable[..., object]) -> FunctionSchema:
 
 
 def takes_key_set(function: Callable[..., object]) -> bool:
-    """Return whether the first parameter of `function` is a `DispatchKeySet`, which is no argument of the operator."""
+    """Return whether the first parameter of `function` is a `DispatchKeySet`, which is no operator argument."""
     parameters = list(inspect.signature(function).parameters.values())
     return bool(parameters) and _is_key_set(parameters[0].annotation)
 

@@ -62,7 +62,7 @@ def model_for(torch: str | None) -> str:
 
 @cache
 def other_keys_of_calls(name: str) -> tuple[str, ...]:
-    """Return the keys that a profile has, lacks, or has elsewhere in the order than the key sets of calls do."""
+    """Return the keys that a profile adds, lacks or orders differently from the key sets of calls."""
     from difflib import ndiff
 
     found = ndiff([key.name for key in DispatchKey if key not in FORMER_KEYS], [*bundled_profile(name).keys])
@@ -70,7 +70,7 @@ def other_keys_of_calls(name: str) -> tuple[str, ...]:
 
 
 def resolved_semantics(name: str) -> str:
-    """Return the semantics that a name stands for: of `torch`, the model of the installed PyTorch, else the newest."""
+    """Return the semantics of a name; `torch` means the model of the installed PyTorch, else the newest."""
     if name != TORCH:
         return name
     return model_for(installed_torch())

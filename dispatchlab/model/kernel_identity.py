@@ -106,7 +106,7 @@ def _mark(debug: str, sites: Sequence[_Site], texts: set[str], marks: dict[tuple
 
 
 def _identity(site: _Site) -> Hashable:
-    """Equal for kernels when nothing shows which of them is in force. See Note [Identity of kernels]."""
+    """Return a value that is equal for indistinguishable kernels. See Note [Identity of kernels]."""
     kernel = site.kernel
     own = site.index, site.inner
     if kernel is None:

@@ -46,7 +46,7 @@ class OperatorName:
 
 
 def name_of(text: str) -> OperatorName:
-    """Return the operator that a text names; its parts may be words that no schema can have."""
+    """Return the operator that a text names; its parts may be words that no schema allows."""
     namespace, _, rest = text.rpartition("::")
     name, _, overload = rest.partition(".")
     return OperatorName(namespace, name, overload)

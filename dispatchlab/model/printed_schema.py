@@ -135,7 +135,7 @@ class _PrintedReader(SchemaReader):
         return frozenset(found)
 
     def union_type(self) -> Type:
-        """Return a union with all numbers has `Scalar` for them, with or without a comma before it."""
+        """Return a union with `Scalar` for all numbers, with or without a comma before it."""
         start = self.at - 1
         self.expect("(")
         members: list[Type] = []

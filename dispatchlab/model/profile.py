@@ -261,7 +261,7 @@ def _other_kind(path: str) -> None:
 
 
 def profile_of(value: object, path: str = "the profile") -> Profile:
-    """Return the profile that a JSON value says.
+    """Return the profile in a JSON value.
 
     Args:
         value: as `profile_value` gives it.

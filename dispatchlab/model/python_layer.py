@@ -177,7 +177,7 @@ class PythonRegistration(NamedTuple):
 
 
 def by_slot(registrations: Iterable[PythonRegistration]) -> dict[tuple[str, str, str], list[PythonRegistration]]:
-    """Return registrations in the order in which they were made, by where they are kept; the last is in force."""
+    """Return registrations by slot, in order of registration; the last is in force."""
     found: dict[tuple[str, str, str], list[PythonRegistration]] = {}
     for registration in registrations:
         found.setdefault(registration.slot, []).append(registration)

@@ -85,7 +85,7 @@ class KernelFlags(WordEnum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Kernel:
-    """A kernel as far as a registration knows it.
+    """The facts about a kernel in a registration.
 
     >>> from dispatchlab import Kernel, KernelForm
     >>> Kernel(KernelForm.FALLTHROUGH).is_fallthrough

@@ -494,7 +494,7 @@ class FunctionSchema:
         return _schema_text(self, str)
 
     def text_2020(self) -> str:
-        """Return the text of 2020, under which the returns always stand in parentheses."""
+        """Return the text of 2020, with the returns always in parentheses."""
         return _schema_text(self, str, in_parentheses=True)
 
     def dispatch_arguments(self) -> int:
@@ -508,7 +508,7 @@ def clone_with_name(schema: FunctionSchema, name: OperatorName) -> FunctionSchem
 
 
 def sets_text(sets: frozenset[str]) -> str:
-    """Alias sets as they stand in an annotation."""
+    """Return alias sets as an annotation writes them."""
     # NB: upstream leaves the order open, but its parser refuses a name after a `*`
     return "|".join(sorted(sets, key=lambda name: (name == "*", name)))
 
@@ -532,7 +532,7 @@ def source_text(schema: FunctionSchema) -> str:
 def _schema_text(
     schema: FunctionSchema, argument_text: Callable[[Argument], str], *, in_parentheses: bool = False
 ) -> str:
-    """Return the text of a schema; a single return stands without parentheses, unless they are asked for or its own."""
+    """Return the text of a schema; a single return has no parentheses, unless they are asked for or its own."""
     parts: list[str] = []
     for argument in schema.arguments:
         if argument.kwarg_only and "*" not in parts:

@@ -40,7 +40,7 @@ class DifferenceKind(WordEnum):
 
 
 class Difference(NamedTuple):
-    """The first thing in which two schemas differ.
+    """The first difference of two schemas.
 
     Args:
         kind: what differs.

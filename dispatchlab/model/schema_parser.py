@@ -179,7 +179,7 @@ def tokens_of(text: str) -> list[str]:
 
 
 def offset_of(text: str, index: int) -> tuple[int, int]:
-    """Offset and width of the token at `index` of `tokens_of(text)`; the end has width 1."""
+    """Return offset and width of the token at `index` of `tokens_of(text)`; the end has width 1."""
     placed = _placed(text)
     token, at = placed[index] if index < len(placed) else (END, len(text.rstrip()))
     return (at, len(token)) if token else (len(text.rstrip()), 1)

@@ -18,7 +18,7 @@ _STEP = r"([+-])([0-9]{1,9})$"
 
 
 def format_sequence(sequence: StepSequence) -> str:
-    """`+0 +2 -0`; the empty sequence is written `(nothing)`."""
+    """Return a sequence as `+0 +2 -0`; the empty one as `(nothing)`."""
     return " ".join(f"-{~step}" if step < 0 else f"+{step}" for step in sequence) or "(nothing)"
 
 

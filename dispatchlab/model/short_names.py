@@ -22,7 +22,7 @@ _LONGEST = 28
 
 
 def short_names(registrations: Sequence[Registration]) -> tuple[str, ...]:
-    """Return a name for each, as short as keeps them distinct: `CPU`, else `foo CPU`, else `CPU fn_a`, else `CPU #3`.
+    """Return the shortest distinct name for each: `CPU`, else `foo CPU`, else `CPU fn_a`, else `CPU #3`.
 
     Args:
         registrations: in the order of their numbers.
@@ -78,7 +78,7 @@ def _plain(registration: Registration, *, several: bool) -> str:
 
 
 def _of_debug(debug: str) -> str:
-    """`fn_a`, or the file and the line of a debug text that has them."""
+    """Return `fn_a`, or the file and the line in a debug text."""
     return debug.removeprefix("registered at ").rpartition("/")[2].strip()
 
 

@@ -10,7 +10,7 @@ from dispatchlab.model.names import OperatorName
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refusal that two orders can be compared by.
+    """A refusal in a form that two orders can compare.
 
     Args:
         kind: why.

@@ -140,7 +140,7 @@ class ChainsWithin:
                 self._places.setdefault(index, []).append((number, at))
 
     def among(self, indices: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-        """Return the chains in the numbers that the registrations have among these."""
+        """Return the chains, renumbered by position among these registrations."""
         found: dict[int, list[tuple[int, int]]] = {}
         for local, index in enumerate(indices):
             for number, at in self._places.get(index, ()):

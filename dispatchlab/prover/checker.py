@@ -137,7 +137,7 @@ class Observations:
         return mask in self._looks
 
     def forget(self) -> None:
-        """Compare with nothing from before; the refusals are kept."""
+        """Forget earlier observations; keep the refusals."""
         self._looks.clear()
         self._outcomes.clear()
         self._last.clear()

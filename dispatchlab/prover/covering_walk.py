@@ -72,7 +72,7 @@ class CoveringWalk(Walk):
         ]
 
     def _pass(self, random: SplitMix64, seen: _Seen) -> Steps:
-        """Toggle until every edge that can be reached from where the pass is was tried."""
+        """Toggle until every edge that can be reached was tried."""
         below, untried, stuck = random.below, seen.untried, seen.stuck
         mask = 0
         way: list[int] = []
@@ -110,7 +110,7 @@ class CoveringWalk(Walk):
         return edges
 
     def _way(self, start: int, seen: _Seen) -> list[int]:
-        """Return the shortest way over edges that were walked to a set with an edge that was not; last toggle first."""
+        """Return the shortest way over walked edges to a set with an untried edge; last toggle first."""
         untried, stuck = seen.untried, seen.stuck
         back: dict[int, tuple[int, int]] = {}
         ring = [start]

@@ -65,7 +65,7 @@ class _Pair:
         return None
 
     def look(self) -> Look:
-        """Nothing to see, and an invariant that is broken once the two have disagreed."""
+        """Return nothing, and an invariant that is broken once the two have disagreed."""
         if not self.diff:
             self._compare_looks(self._expected.look()[0], self._actual.look()[0])
         alike = tuple(Snapshot(operator, "", "") for operator in self._operators)

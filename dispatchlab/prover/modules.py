@@ -54,7 +54,7 @@ _GOOD: Final = (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND)
 
 
 def chains_of(modules: Sequence[Module], order: Chains) -> Chains:
-    """Return the chains of modules that chains of registrations make, by their places.
+    """Return the chains of modules that follow from chains of registrations, by position.
 
     Raises:
         ValueError: they go in a circle.
@@ -144,7 +144,7 @@ class _Imports(NamedTuple):
         return total
 
     def _groups(self) -> list[Sequence[int]]:
-        """Return the registrations that share variables; on an engine that does not know them, operators."""
+        """Return the registrations that share variables, or operators if the engine does not know them."""
         everything = range(len(self.registrations))
         if isinstance(self.engine, Forkable):
             space = self.engine.space(self.registrations, self.operators)
@@ -155,7 +155,7 @@ class _Imports(NamedTuple):
         return [*groups_by(everything, lambda index: _names(self.registrations[index]))]
 
     def _explore(self, members: Sequence[int]) -> tuple[Exploration, bool]:
-        """Return the exploration of some registrations, and whether nothing outside of them was touched."""
+        """Return the exploration of some registrations, and whether it touched nothing outside them."""
         engine, options, chosen = self.engine, self.options, {*members}
         taken = {
             at: [index for index in block.registrations if index in chosen] for at, block in enumerate(self.blocks)
@@ -249,7 +249,7 @@ class _ImportWalk(Walk):
 def _shorter(
     fresh: Sessions, example: Counterexample, bodies: Sequence[Sequence[int]], later: Sequence[int]
 ) -> Counterexample:
-    """Return the counterexample without modules that have no part in it and that no module which is left imports."""
+    """Return the counterexample without modules that it does not need."""
     left = (1 << len(bodies)) - 1
     is_shorter = True
     while is_shorter:

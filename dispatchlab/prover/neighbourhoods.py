@@ -347,7 +347,7 @@ def explore_neighbourhoods(
 
 
 class _Found(NamedTuple):
-    """A counterexample, and the neighbourhood that it is of."""
+    """A counterexample, and its neighbourhood."""
 
     example: Counterexample
     members: tuple[int, ...]
@@ -601,7 +601,7 @@ class _Proof:
     # --- counterexamples
 
     def _of_the_whole(self, found: _Found) -> Counterexample:
-        """Return the counterexample with all that is observed, after it has shown on the whole."""
+        """Return the counterexample with all observations, after it has shown on the whole."""
         neighbourhood = Neighbourhood(sum(1 << index for index in found.members))
         longest = max(len(found.example.expected_sequence), len(found.example.actual_sequence))
         again = self._explore(neighbourhood, self.operators, longest + 1).counterexample
@@ -886,5 +886,5 @@ def _subsets(mask: int) -> Iterator[int]:
 
 
 def _whole(indices: Sequence[int], mask: int) -> int:
-    """Return an active set of a neighbourhood in the numbers of the whole."""
+    """Return an active set of a neighbourhood in the numbers of the whole scenario."""
     return sum(1 << indices[local] for local in set_bits(mask))

@@ -141,7 +141,7 @@ def among(places: Mapping[_Item, int], some: Iterable[_Item]) -> tuple[_Item, ..
 
 
 def _groups(space: Footprints, count: int) -> list[list[int]]:
-    """Registrations that share variables, directly or through others, without the broadcasts."""
+    """Return registrations that share variables, directly or through others, without broadcasts."""
     return groups_by((index for index in range(count) if not space.is_broadcast(index)), space.written_variables)
 
 
@@ -362,7 +362,7 @@ _NAMED: Final = 3
 def strays_of(
     space: StateSpace[Any], indices: Iterable[int], operators: Sequence[OperatorName]
 ) -> frozenset[StateVariable]:
-    """Return the variables that were touched outside of a part of some registrations that observes these operators."""
+    """Return the variables outside a part that were touched while the part was observed."""
     if not isinstance(space, Footprints):
         return frozenset()
     allowed: set[StateVariable] = {*space.shared_variables(), *operators, *map(str, operators)}

@@ -26,7 +26,7 @@ class SplitMix64:
 
     @property
     def state(self) -> int:
-        """The seed of a generator that goes on from here."""
+        """The seed of a generator that continues here."""
         return self._state
 
     def next(self) -> int:

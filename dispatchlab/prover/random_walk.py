@@ -84,7 +84,7 @@ class RandomWalks(Walk):
                 yield Run(self._steps(_Way(), back), continues=True)
 
     def ended(self, run: Run) -> None:
-        """Count the random walk and where it came to."""
+        """Count the random walk and note its last state."""
         if not run.continues:
             self._taken += 1
             self._ends.add(self._walk.mask)

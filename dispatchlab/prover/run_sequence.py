@@ -147,7 +147,7 @@ class StateSession:
 
 
 def on_sandboxes(engine: Engine, registrations: Sequence[Registration], operators: Sequence[OperatorName]) -> Sessions:
-    """Sessions in fresh sandboxes of an engine; kernels that share a debug text get marks, see `distinguished`."""
+    """Return sessions in fresh sandboxes; kernels with equal debug texts get marks, see `distinguished`."""
     registrations = distinguished(registrations)
 
     @contextmanager
@@ -217,7 +217,7 @@ class _PrefixSession(StateSession):
 
 
 def on_prefixes(space: StateSpace[Any]) -> Sessions:
-    """Sessions on a state space, for sequences in an order in which they share beginnings, which are run once."""
+    """Return sessions on a state space, for sequences whose order shares beginnings, which run once."""
     kept = [_Kept(None, space.empty(), None)]
 
     @contextmanager
@@ -265,7 +265,7 @@ class _End:
 
     @property
     def completes(self) -> frozenset[int] | None:
-        """The set that the last step asks for, when it is a registration."""
+        """The set after the last step, when it is a registration."""
         return None if self.step is None or self.step < 0 else self.before | {self.step}
 
 

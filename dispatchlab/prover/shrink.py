@@ -33,7 +33,7 @@ def shrink(
     order: Chains = (),
     steps: int = STEPS,
 ) -> Counterexample:
-    """Return the shortest pair of sequences that disagrees, as far as it can be found with a number of steps.
+    """Return the shortest pair of sequences that disagrees, as far as a number of steps can find it.
 
     Args:
         sessions: where to run sequences, each from scratch.
@@ -125,7 +125,7 @@ class _Shrink:
             return mask, (sequence, sequence)
 
     def _without_the_past(self, example: Counterexample) -> Counterexample:
-        """Go straight to where the last few steps of a long sequence begin, and from there on as it does."""
+        """Go straight to the start of the last few steps of a long sequence, then repeat them."""
         if len(example.actual_sequence) + len(example.expected_sequence) <= _SHORT:
             return example
         sets = self._sets(example.actual_sequence)

@@ -30,7 +30,7 @@ _IN_TREE = ("CUDA", "HIP", "MPS", "XPU")
 
 
 def bundled_for(torch: str) -> str | None:
-    """Return the registry of a version of PyTorch, `2.13.0+cpu` say; None when no such registry comes along.
+    """Return the bundled registry of a version of PyTorch, such as `2.13.0+cpu`; None when there is none.
 
     That of a build without CUDA where there is one of the version, for such a build.
     """
@@ -71,7 +71,7 @@ def has_kernels_for(torch: str, imports: Iterable[str], backend: str) -> bool:
 def without_kernels_elsewhere(
     operator: RecordedOperator | None, here: RecordedOperator, torch: str
 ) -> RecordedOperator | None:
-    """Return an operator of a public wheel as another build of its version has it.
+    """Return an operator of a public wheel as in another build of its version.
 
     Args:
         operator: the operator of the public wheel; None when it has none.
@@ -90,7 +90,7 @@ def is_in_tree(backend: str) -> bool:
 
 
 class Default(NamedTuple):
-    """The registry for a question that names none.
+    """The default registry of a question.
 
     Args:
         name: its name.
@@ -132,7 +132,7 @@ def cuda_registry(torch: str) -> str:
 
 
 def renamed_text(privateuse1: str) -> str:
-    """Return the note on a backend that a package has given a name of its own."""
+    """Return the note on a backend that a package renamed."""
     return f"note: PrivateUse1 is the backend {privateuse1}"
 
 

@@ -199,7 +199,7 @@ def _is_first_use(operator: str, key: DispatchKey | None) -> bool:
 
 @cache
 def _is_listed(operator: str, key: DispatchKey | None, torch: str) -> bool:
-    """Return whether PyTorch is known to register this, or to have this namespace to itself."""
+    """Return whether PyTorch is known to register this, or to reserve this namespace."""
     if not operator:
         return False
     if _is_first_use(operator, key):

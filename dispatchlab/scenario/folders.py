@@ -44,7 +44,7 @@ def scenarios_below(folder: str | os.PathLike[str]) -> Found:
 
 
 def is_scenario_below(path: Path, folder: Path) -> bool:
-    """Return whether `scenarios_below` has a file among the scenarios of a folder that it lies in."""
+    """Return whether `scenarios_below` finds a file below a folder."""
     if path.suffix not in SUFFIXES or any(map(is_left_out, path.relative_to(folder).parts)):
         return False
     found = content_of(path)
@@ -52,7 +52,7 @@ def is_scenario_below(path: Path, folder: Path) -> bool:
 
 
 def is_left_out(name: str) -> bool:
-    """Return whether a file or folder of this name is left out of the folder that it lies in."""
+    """Return whether folders leave out a file or folder of this name."""
     return name.startswith(".")
 
 
@@ -77,7 +77,7 @@ class NoScenarioError(DispatchLabError):
 
 
 def scenario_files(paths: Iterable[str], *, report: Callable[[str], None] | None = None) -> tuple[str, ...]:
-    """Return the files that are meant: a folder stands for all the scenarios below it, in the order of their paths.
+    """Return the files to read; a folder stands for all scenarios below it, in the order of their paths.
 
     Args:
         paths: files and folders.

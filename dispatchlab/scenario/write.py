@@ -275,7 +275,7 @@ def scalar_text(text: str, *, flow: bool = False) -> str:
 
 
 def _escape(character: str) -> str:
-    """Return the character, escaped where YAML has no such character, and where a terminal would obey it."""
+    """Return the character, escaped if YAML lacks it or a terminal would obey it."""
     if character.isprintable() and character not in _ESCAPES and _IN_YAML.match(character):
         return character
     code = ord(character)

@@ -126,7 +126,7 @@ def expected(wanted: str, node: Node, hint: str = "") -> Wrong:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`did you mean X?`, or nothing when nothing is near."""
+    """Return `did you mean X?`, or nothing when nothing is near."""
     near = nearest(word, known)
     return f"did you mean {near[0]}?" if near else ""
 

@@ -18,7 +18,7 @@ _LINE_EVERY_S = 1.0
 
 
 def progress_text(progress: Progress) -> str:
-    """`12,345 sets, 456,789 of 1,048,576 edges (43 %), 123,456 edges/s, 5 s left`."""
+    """Return `12,345 sets, 456,789 of 1,048,576 edges (43 %), 123,456 edges/s, 5 s left`."""
     rate = progress.edges / progress.elapsed_s if progress.elapsed_s else 0.0
     total = progress.total_edges
     known = total is not None and total >= progress.edges

@@ -65,7 +65,7 @@ class _Page:
         self._console.print(Segments(segments), soft_wrap=True, end="")
 
     def put_all(self, blocks: Iterable[b.Block], *, indent: int = 0) -> None:
-        """Put blocks below others, and so far to the right."""
+        """Put blocks below others, indented by so much."""
         for block in blocks:
             self._put(block, indent)
 

@@ -20,7 +20,7 @@ def text_of(blocks: Iterable[b.Block], *, whole: bool = False) -> str:
 
 
 def plain(content: b.Inline) -> str:
-    """Inline text without anything but its characters."""
+    """Return the characters of inline text."""
     match content:
         case str():
             return content

@@ -190,7 +190,7 @@ class CppFunction:
         return Simple("DeviceIndex") if self.written.get(argument.name, ("",))[0] == "DeviceIndex" else argument.type
 
     def __str__(self) -> str:
-        """The schema as the file has it, or as it would have it."""
+        """Return the schema as the file has it, or would have it."""
         if not self.function.is_generated:
             return " ".join(self.function.text.split()).removeprefix(f"{self.function.name.namespace}::")
         # The default is printed as a part of the name, since that leaves it as it is written.
@@ -349,7 +349,7 @@ def _cpp_string(text: str) -> str:
 
 
 def joined(parameters: Iterable[object]) -> str:
-    """Parameters or arguments with commas between them."""
+    """Return parameters or arguments with commas between them."""
     return ", ".join(map(str, parameters))
 
 

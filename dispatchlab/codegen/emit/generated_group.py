@@ -179,7 +179,7 @@ def _keyed(
 
 
 def _wrapper_name(key: DispatchKey, function: NativeFunction) -> str:
-    """torchgen's name: `wrapper_CPU_add_Tensor`, `wrapper_CPU_add_out_out`, `wrapper_CPU_add__Tensor`."""
+    """Return torchgen's name: `wrapper_CPU_add_Tensor`, `wrapper_CPU_add_out_out`, `wrapper_CPU_add__Tensor`."""
     overload = function.name.overload
     return f"wrapper_{key}_{function.cpp_name}{f'_{overload}' if overload else ''}"
 

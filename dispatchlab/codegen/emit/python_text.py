@@ -136,7 +136,7 @@ def python_names(arguments: Iterable[Argument | Precomputed]) -> list[str]:
 
 
 def python_parameters(arguments: Iterable[Argument | Precomputed]) -> list[str]:
-    """Arguments as a def has them, with annotations."""
+    """Return the arguments of a def, with annotations."""
     return [f"{python_name(argument.name)}: {annotation(argument.type)}" for argument in arguments]
 
 

@@ -359,6 +359,6 @@ def _tracer(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
 
 
 def _wrapper_name(function: NativeFunction) -> str:
-    """`add_out_out` for add.out. Source: `type_wrapper_name`."""
+    """Return `add_out_out` for add.out. Source: `type_wrapper_name`."""
     overload = function.name.overload
     return f"{function.cpp_name}_{overload}" if overload else function.cpp_name

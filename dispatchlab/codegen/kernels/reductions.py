@@ -44,7 +44,7 @@ def _write(out: Tensor, result: Array) -> None:
 
 
 def _wide(array: Array, dtype: DType) -> Array:
-    """In the dtype of the result, half precision in single."""
+    """Return the elements in the dtype of the result, half precision in single."""
     if dtype.category < 3 and array.dtype.kind == "c":
         array = array.real
     return array.astype(np.float32 if dtype is DType.float16 else dtype.numpy)

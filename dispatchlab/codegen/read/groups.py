@@ -78,7 +78,7 @@ class ViewGroup:
 
 
 def members_of(group: FunctionGroup | NativeFunction) -> tuple[NativeFunction, ...]:
-    """Return the variants of a group, or a function that is in none."""
+    """Return the variants of a group, or a function without a group."""
     return group.functions if isinstance(group, FunctionGroup) else (group,)
 
 
@@ -307,7 +307,7 @@ def _view_kind(function: NativeFunction) -> ViewKind | None:
 
 
 def _needs_copy(view: NativeFunction) -> bool:
-    """Return whether there must be a copying variant of the view."""
+    """Return whether the view needs a copying variant."""
     return (
         DispatchKey.CompositeImplicitAutograd not in view.composites
         and "inplace_view" not in view.tags

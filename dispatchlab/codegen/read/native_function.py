@@ -62,7 +62,7 @@ class UfuncKey(WordEnum):
 
 
 class ScalarKind(Enum):
-    """The element types that inner loops speak of, with torchgen's names."""
+    """The element types of inner loops, with torchgen's names."""
 
     Byte = 0
     Char = 1

@@ -58,7 +58,7 @@ _MAY_SAY_FROM = frozenset(("_has_compatible_shallow_copy_type", "random_.from", 
 
 
 def broken_rules(schema: FunctionSchema, parts: SchemaParts, kind: SchemaKind) -> Iterator[BrokenRule]:
-    """Return the rules that a schema breaks, most of the time none."""
+    """Return the rules that a schema breaks, usually none."""
     # NB: thousands of schemas are read at once, so the common case does not enter a generator
     base = parts.name
     names = [argument.name for argument in schema.arguments]

@@ -44,7 +44,7 @@ def dense_strides(tensor: Tensor) -> tuple[int, ...]:
 
 
 def strides_in_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Strides without gaps, the dimensions in the order in which tensors of that shape have them in memory."""
+    """Return strides without gaps, with the order of dimensions that tensors of that shape have in memory."""
     strides = [0] * len(shape)
     step = 1
     for dimension in _dimension_order(shape, given):
@@ -54,7 +54,7 @@ def strides_in_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> tu
 
 
 def _dimension_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> list[int]:
-    """Return the dimensions in the order in which tensors of that shape have them in memory, the fastest first.
+    """Return the order of dimensions that tensors of that shape have in memory, the fastest first.
 
     The first tensor with different strides for two dimensions decides; a stride of 0 decides nothing.
     Source: `TensorIteratorBase::reorder_dimensions`.

@@ -138,7 +138,7 @@ class TensorIteratorBase(MetaBase):
 
 
 def _elements(tensor: Tensor, common: DType) -> np.ndarray[Any, Any]:
-    """Return the elements of an input, copied where they have another dtype, with the strides that such a copy has."""
+    """Return the elements of an input, copied if the dtype differs, with the strides of such a copy."""
     if tensor.dtype == common:
         return tensor.data
     copied = strided_array(tensor.shape, dense_strides(tensor), common.numpy)
@@ -215,7 +215,7 @@ def _common_device(tensors: Sequence[Tensor]) -> Device:
 
 
 def output_strides(tensors: Sequence[Tensor], shape: tuple[int, ...], common: DType | None = None) -> tuple[int, ...]:
-    """Return the strides of a new output: the dimensions in the order in which the inputs have them in memory.
+    """Return the strides of a new output, in the inputs' order of dimensions in memory.
 
     Source: `TensorIteratorBase::allocate_or_resize_outputs`.
 

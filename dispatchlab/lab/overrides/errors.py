@@ -59,7 +59,7 @@ class HandlerRecursionError(OverrideError, RecursionError):
 
 
 def chain_text(chain: Sequence[str]) -> str:
-    """`handlers: A for add > B for mul`; of a long chain the beginning and the end."""
+    """Return `handlers: A for add > B for mul`; of a long chain the beginning and the end."""
     shown = [*chain]
     if len(shown) > 2 * _SHOWN:
         shown = [*shown[:_SHOWN], f"... {len(shown) - 2 * _SHOWN} more ...", *shown[-_SHOWN:]]

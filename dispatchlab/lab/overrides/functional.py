@@ -82,7 +82,7 @@ def composed_functions(lab: Lab, inner: Mapping[str, Function]) -> dict[str, Fun
         return inner["tensordot"](a, b, *_dims(dims))
 
     def broadcast_tensors(*tensors: Any) -> Any:
-        """Return the tensors, each expanded to the shape that they have together."""
+        """Return the tensors, each expanded to their common shape."""
         return inner["broadcast_tensors"](tensors)
 
     return {one.__name__: one for one in (unique, tensordot, broadcast_tensors)}

@@ -293,7 +293,7 @@ def _in_order(entry: OverridableFunction, args: tuple[Any, ...], kwargs: Mapping
 
 
 def _counts(parameter: Parameter, values: Mapping[str, object]) -> bool:
-    """Return whether the handler of an argument counts: it is given, and nothing but a handler makes it fit."""
+    """Return whether the handler of an argument counts: the argument is given, and fits only because of a handler."""
     return parameter.name in values and parameter.type != _ANY
 
 
@@ -306,7 +306,7 @@ def _is_anything(value: object) -> bool:
 
 
 def write_out(lab: Lab, name: str, result: Any, out: Any) -> Any:
-    """Write a result into the tensor that was given for it, which takes its shape when it has no elements.
+    """Write a result into the given tensor, which takes its shape when it has no elements.
 
     Raises:
         CallError: the shapes differ, or there are several results.

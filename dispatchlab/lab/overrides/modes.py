@@ -43,7 +43,7 @@ class DispatchMode:
 
     @classmethod
     def is_infra_mode(cls) -> bool:
-        """Return whether it is a part of some machinery, which `is_in_dispatch_mode` can leave out."""
+        """Return whether it belongs to internal machinery, which `is_in_dispatch_mode` can leave out."""
         return False
 
     def __enter__(self) -> Self:
@@ -90,7 +90,7 @@ def _popped(stack: list[Any]) -> Iterator[Any]:
 
 @contextmanager
 def pop_mode_temporarily() -> Iterator[DispatchMode]:
-    """Take the innermost mode away while it runs, and put all back as they were."""
+    """Remove the innermost mode inside the block, and restore all modes afterwards."""
     with _popped(_thread.stack) as (mode, _):
         yield mode
 
@@ -171,5 +171,5 @@ def function_modes() -> tuple[FunctionMode, ...]:
 
 
 def pop_function_mode() -> AbstractContextManager[Any]:
-    """Take the innermost function mode away while it runs, and put all back as they were."""
+    """Remove the innermost function mode inside the block, and restore all modes afterwards."""
     return _popped(function_thread.modes)

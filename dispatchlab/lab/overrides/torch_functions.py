@@ -122,7 +122,7 @@ def named(function: Function, name: str) -> Function:
 
 
 def left_to_the_other(method: Function, name: str) -> Function:
-    """Return an operator, which is left to its other operand when it cannot be computed here."""
+    """Return an operator that leaves the call to its other operand when it cannot compute it."""
 
     def attempt(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:

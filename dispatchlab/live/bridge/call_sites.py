@@ -57,7 +57,7 @@ API_FILES = ("library.py", "_library/", "_custom_op/", "_custom_ops.py")
 
 
 def is_api_file(file: str) -> bool:
-    """Return whether a file is of the registration API, as far as PyTorch remembers it for a line that registered."""
+    """Return whether a file is of the registration API, as far as PyTorch remembers its lines."""
     return file.endswith((os.path.join("torch", "library.py"), os.path.join("_library", "custom_ops.py")))
 
 

@@ -12,7 +12,7 @@ from dispatchlab.errors import ErrorKind, RegistrationError
 
 
 def refusal(text: str) -> RegistrationError:
-    """Return the error that PyTorch's text stands for; its message is upstream's own text, without the C++ stack."""
+    """Return the error for PyTorch's text; its message is upstream's own text, without the C++ stack."""
     shown = without_backtrace(text)
     kind = kind_of(shown)
     return RegistrationError(kind, shown, facts_of(kind, shown))

@@ -83,7 +83,7 @@ def check_fallback(registration: Fallback) -> None:
 
 
 def tags_of(names: Iterable[str], registration: Registration) -> list[Any]:
-    """PyTorch's tags with these names, sorted by name.
+    """Return PyTorch's tags with these names, sorted by name.
 
     Raises:
         NotExpressibleError: this PyTorch has no such tag.
@@ -122,7 +122,7 @@ def function_of(registration: Impl | Fallback) -> object:
 
 
 def stand_in(*arguments: object, **named: object) -> object:
-    """Return the first argument: the kernel of a registration that names no function."""
+    """Return the first argument; this is the kernel of a registration without a function."""
     return arguments[0] if arguments else None
 
 

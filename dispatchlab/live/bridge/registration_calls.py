@@ -115,7 +115,7 @@ class NativeKernels(Protocol):
     """C++ kernels beyond those of the bindings, from an extension; see tests/live/cpp for one."""
 
     def signatures(self) -> tuple[str, ...]:
-        """Return the C++ signatures that it has kernels of."""
+        """Return the C++ signatures of its kernels."""
 
     def impl(self, operator: str, overload: str, key: int, signature: str, debug: str, /) -> Library:
         """Register the kernel with this signature; key -1 is no key."""

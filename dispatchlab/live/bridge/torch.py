@@ -119,7 +119,7 @@ def torch() -> Any:
 
 @cache
 def bindings() -> Any:
-    """`torch._C`, where the lowest-level registration functions are."""
+    """Return `torch._C`, which has the lowest-level registration functions."""
     return torch()._C
 
 
@@ -206,7 +206,7 @@ def _what_to_do(name: str, error: Exception) -> str:
 
 
 def _raised_at(error: BaseException) -> str:
-    """`, raised at FILE:LINE`: the last line outside of PyTorch, of Python's library and of the watches of imports.
+    """Return `, raised at FILE:LINE`: the last line outside PyTorch, Python's library and import watches.
 
     Empty where there is none.
     """
@@ -231,7 +231,7 @@ def _raised_at(error: BaseException) -> str:
 
 
 def semantics() -> str:
-    """Return the semantics of the installed dispatcher, such as `torch-2.13`; torch is not imported for it."""
+    """Return the semantics of the installed dispatcher, such as `torch-2.13`, without importing torch."""
     from importlib.metadata import PackageNotFoundError, version  # which is slow to import
 
     try:

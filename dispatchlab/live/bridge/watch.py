@@ -333,7 +333,7 @@ class RegistrationWatch:
 
 
 class _Inside(threading.local):
-    """The call of `torch.library` that a thread is inside of: another thread may register meanwhile."""
+    """The call of `torch.library` in which a thread is; another thread may register meanwhile."""
 
     call: WatchedCall | None = None
 
@@ -376,7 +376,7 @@ def _on(function: TorchLibraryFunction, arguments: tuple[Any, ...], named: dict[
 
 
 def _keys_of(function: TorchLibraryFunction, on: tuple[str, ...]) -> Sequence[DispatchKey | None]:
-    """Return the keys at which a call for an operator registers kernels that no `custom_op` has made."""
+    """Return the keys at which a call registers kernels of an operator that no `custom_op` made."""
     match function:
         case TorchLibraryFunction.REGISTER_FAKE:
             return [DispatchKey.Meta]

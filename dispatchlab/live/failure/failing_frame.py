@@ -101,7 +101,7 @@ def _function_name(function: Any) -> str:
 
 
 def _lost_classes(frame: FrameType) -> Iterator[Event]:
-    """Return the tensors that an assertion wants to be of a subclass and that are not."""
+    """Return the tensors that should be of a subclass, by an assertion, and are not."""
     import torch
 
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()

@@ -71,7 +71,7 @@ def _kept_call(name: str, watch: ProgramWatch) -> _Call | None:
 
 
 def _body(call: _Call) -> str:
-    """Return the body, in a process that may end over it."""
+    """Return the body, in a process that may crash over it."""
     overload = _overload(call.operator)
     first = _results(overload, call, 0, 0)
     other = _results(overload, call, 1, 0)

@@ -148,7 +148,7 @@ def _operands(tree: ast.expr) -> list[ast.expr]:
 
 
 def _has(tensor: Any, template: str) -> bool:
-    """Return whether a tensor has the layout that a call leaves."""
+    """Return whether a tensor has the layout that a call removes."""
     if ".to_dense(" in template:
         return str(tensor.layout) != "torch.strided"
     if template == "{}.clone()":

@@ -88,7 +88,7 @@ class ProgramWatch:
         return next(iter(STARTED), cls(os.getcwd()))
 
     def registers(self, frame: FrameType | None) -> bool:
-        """Return whether a registration at a frame is not of PyTorch itself, which registers more when it is used."""
+        """Return whether a registration at a frame is not PyTorch's own, which may register more on use."""
         while frame is not None:
             file = frame.f_code.co_filename
             if not file.startswith((OURS, *_registering_files())):

@@ -59,7 +59,7 @@ def after(owner: Any, name: str, then: Callable[..., None]) -> None:
 
 
 class _MissingModules(importlib.abc.MetaPathFinder):
-    """Asked last: a module that comes here cannot be found."""
+    """A finder that is asked last: a module that comes here cannot be found."""
 
     def __init__(self, watch: ProgramWatch) -> None:
         self.watch = watch
@@ -149,7 +149,7 @@ def watch_torch(watch: ProgramWatch) -> None:
 
 
 def note_calls(watch: ProgramWatch) -> None:
-    """Keep the arguments of the first calls of operators that are not PyTorch's own."""
+    """Keep the arguments of the first calls of operators outside PyTorch."""
     for owner in (torch()._ops.OpOverloadPacket, torch()._ops.OpOverload):
         _around(owner, "__call__", _noted_call, watch)
 
@@ -383,7 +383,7 @@ def _keeping(watch: ProgramWatch, operator: str, key: str, fn: Any, options: dic
 
 
 def watched_call(watch: ProgramWatch, operator: str, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a kernel, keep copies of its first arguments, and note which of them it writes without saying so."""
+    """Call a kernel, keep copies of its first arguments, and note those that it writes undeclared."""
     before = keep_call(watch, operator, args, kwargs)
     result = fn(*args, **kwargs)
     with suppress(Exception):

@@ -81,7 +81,7 @@ def put_back(before: BuiltinFallbacks) -> None:
 
 
 def fallbacks_now() -> BuiltinFallbacks:
-    """Return the builtin fallbacks as they are now, with no operator left behind that was not there.
+    """Return the present builtin fallbacks, without leaving a new operator behind.
 
     A program that looks at every operator is not to find ours.
     """

@@ -60,7 +60,7 @@ class ParsedTable:
         self._slots_of: dict[int, list[int]] = {}
 
     def slots_of(self, kernel: int) -> list[int]:
-        """Return the slots in which this kernel ought to be, ascending."""
+        """Return the slots that should hold this kernel, ascending."""
         found = self._slots_of.get(kernel)
         if found is None:
             found = self._slots_of[kernel] = [slot for slot, number, _ in self.rows if number == kernel]
@@ -119,7 +119,7 @@ class KernelNames:
         return self.origins[int(match[1])].debug
 
     def table(self, raw: str) -> ParsedTable:
-        """Return a table of any of the sandboxes, read."""
+        """Return a parsed table of any of the sandboxes."""
         found = self.tables.get(raw)
         if found is None:
             read = self._rows.get
@@ -238,12 +238,12 @@ class KernelObjects:
             self.by_number[FIRST_BUILTIN + slot] = _UNKNOWN
 
     def forget_released(self, views: Iterable[SlotView]) -> None:
-        """Forget the released objects that none of these slots shows."""
+        """Forget the released objects that are in none of these slots."""
         shown = {value for view in views for value in view.fingerprints().tolist()}
         self.released = {address: number for address, number in self.released.items() if address in shown}
 
     def name_pending(self, table: ParsedTable, found: Fingerprints) -> None:
-        """Give the new objects their names, where the table says in which slots they should be."""
+        """Give the new objects their names, by the slots where the table expects them."""
         known, shared, released = self._number_of, self._shared, self.released
         left: list[int] = []
         for number in self.pending:

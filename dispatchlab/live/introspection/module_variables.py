@@ -17,7 +17,7 @@ _MOST, _LONG, _DEEP = 50, 2_000, 2
 
 
 def own_modules(packages: Iterable[str]) -> Iterator[tuple[str, ModuleType]]:
-    """Return the imported modules of these packages, by name; of a module the package that it is in counts."""
+    """Return the imported modules of these packages, by name; a module stands for its package."""
     modules: Mapping[str, object] = sys.modules
     tops = {package.partition(".")[0] for package in packages}
     for name, module in sorted(modules.items()):

@@ -120,7 +120,7 @@ class _Operator:
         return dict(line.split(": ", 1) for line in table.splitlines())
 
     def filled(self, number: int) -> Names:
-        """Return the runtime keys that the kernel of the call with this number is at."""
+        """Return the runtime keys with the kernel of the call with this number."""
         debug = self._mark.debug(number)
         return tuple(
             key for key, row in self.rows().items() if row.startswith((f"{debug} [", f"fallthrough {debug} ["))
@@ -235,7 +235,7 @@ def _fallbacks() -> dict[str, BuiltinFallback]:
 
 
 class _Refresh:
-    """The slots that are recomputed when a kernel is registered and released at each key, and without a key."""
+    """The slots that are recomputed after a registration and a release at each key, and without a key."""
 
     def __init__(self) -> None:
         self.on_register: dict[str, Names] = {}
@@ -292,7 +292,7 @@ def _accepts_fallback_without_slot() -> bool:
 
 
 def _accepts_kernels_in_wildcard_block() -> bool:
-    """Return whether it is accepted; no for a PyTorch that ends the process."""
+    """Return whether it is accepted; False for a PyTorch that ends the process."""
     with _operator() as operator:
         library, value = operator.library(kind="IMPL"), _value("CPU")
         return _is_accepted_in_copy(lambda: library.impl(operator.name, value, stand_in))

@@ -115,7 +115,7 @@ def _read_all(sites: FunctionSites, only: frozenset[str] | None = None) -> tuple
 
 
 def _registration(registry: str, entry: Entry, sites: FunctionSites) -> PythonRegistration:
-    """Return an entry with the name of its function, and the line of that or of the call that registered it."""
+    """Return an entry with its function's name, and the line of the function or of the registering call."""
     function, site = sites.of(entry.value)
     file, _, line = entry.source.rpartition(":")
     if line.isdecimal() and not is_api_file(file):

@@ -80,7 +80,7 @@ class FunctionSites:
         return FunctionSite(_name(function), "" if code is None else self.line(code.co_filename, code.co_firstlineno))
 
     def line(self, file: str, line: int) -> str:
-        """`file:line` below the folder of the package; empty for code that lies in no file."""
+        """Return `file:line` below the folder of the package; empty for code without a file."""
         return f"{package_path(file, self._roots)}:{line}" if os.path.isfile(file) else ""
 
     def unwrapped(self, value: object) -> object:

@@ -96,7 +96,7 @@ def site_text(site: CallSite, roots: tuple[str, ...]) -> str:
 
 
 def placed_texts(log: SiteLog, dump: str, table: str) -> tuple[str, str]:
-    """Return a dump and a table that name the call sites that are known; as they are when they cannot be read.
+    """Return a dump and a table with the known call sites; unchanged if they cannot be read.
 
     Args:
         log: the log.

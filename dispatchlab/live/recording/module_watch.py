@@ -93,7 +93,7 @@ class ModuleWatch:
         }
 
     def modules(self, numbers: Mapping[object, Sequence[int]]) -> Blocks:
-        """Return the modules that register, and the chains of registrations that their imports ask for.
+        """Return the modules that register, and the chains that their imports need.
 
         Args:
             numbers: by what `registered` was given, and by what C++ registered; nothing else counts.

@@ -377,7 +377,7 @@ def _qualified(call: WatchedCall, one: Def | Impl) -> OperatorName:
 
 
 def _registered_at(calls: Sequence[WatchedCall]) -> Iterator[tuple[str, DispatchKey | None]]:
-    """Return the operator and the key of each registration; a def has the key None, and a fallback no operator."""
+    """Return the operator and key of each registration; a def has no key, a fallback no operator."""
     for call in calls:
         for one in call.made:
             match one:
@@ -447,7 +447,7 @@ def _only_new(now: RecordedOperator, new: Sequence[RecordedKernel], *, is_new: b
 
 
 def _foundations(registrations: Sequence[Registration], dumps: Mapping[str, str], reader: _Reader) -> Iterator[Def]:
-    """Return the defs of operators of others, which kernels of the packages are for."""
+    """Return the defs by others of operators that the packages have kernels for."""
     defined = {str(one.operator.within(_home(each))) for each in registrations for one in _defs_in(each)}
     for name in operators_named_by(registrations):
         operator = None if str(name) in defined else reader.dump(str(name), dumps.get(str(name)))

@@ -207,7 +207,7 @@ class Observer:
         return self._names.shown(text, self._libraries.prefix)
 
     def forget_released(self) -> None:
-        """Forget the kernels that are gone and that no slot shows any more."""
+        """Forget the kernels that are gone and in no slot any more."""
         if self.objects is not None and self.objects.released:
             self.objects.forget_released(each.slots for each in self._operators.values() if each.slots is not None)
 
@@ -320,7 +320,7 @@ def _stale_slots(
 
 
 def _slots_by_bindings(raw_name: str, table: ParsedTable) -> str:
-    """Return the slots as far as the bindings show them, which is whether they are filled, as the lines of a table."""
+    """Return the slots as lines of a table, as far as the bindings show them: filled or not."""
     is_filled = bindings()._dispatch_has_computed_kernel_for_dispatch_key
     rows, keys = _rows(table), running_keys()
     for slot, key in enumerate(keys.runtime):

@@ -135,7 +135,7 @@ def fake(subject: Subject) -> None:
 
 
 def _is_meant(error: Exception, inputs: Inputs) -> bool:
-    """Return whether a fake has to be right on a generated input: of every layout, and of float32."""
+    """Return whether the fake must be right on a generated input: any layout, but float32."""
     usual = all(str(tensor.dtype) in ("torch.float32", "torch.bool") for tensor in tensors_of(inputs.values))
     return isinstance(error, WrongResultError) and "shape" not in str(error) and (usual or "strides" in str(error))
 

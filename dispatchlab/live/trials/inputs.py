@@ -62,7 +62,7 @@ def tensors_of(values: object) -> list[Any]:
 
 
 def function_of(op: Any, inputs: Inputs) -> tuple[Callable[..., Any], list[Any]]:
-    """Return an operator as a function of the tensors among its arguments alone, and the tensors."""
+    """Return a function of the tensor arguments alone, and these tensors."""
     leaves, spec = tree_flatten((inputs.positional, inputs.named))
     tensors = tensors_of(leaves)
 
@@ -128,7 +128,7 @@ def _text(value: object) -> str:
 
 
 def read_inputs(path: str) -> dict[str, list[Inputs]]:
-    """Return the calls that a file gives: a dictionary in it has operators' names as keys.
+    """Return the calls in a file, which has a dictionary with operators' names as keys.
 
     A value is a list of calls `(args, kwargs)`, or a function that returns one.
 

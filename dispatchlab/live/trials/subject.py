@@ -34,7 +34,7 @@ class WrongResultError(Exception):
 
 
 def _refuses_on_purpose(error: Exception) -> bool:
-    """Return whether a function of the user raises by a check of its own, such as of a dtype."""
+    """Return whether a user's function raises by a check of its own, such as of a dtype."""
     own = os.path.dirname(torch.__file__) + os.sep
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(own)]
     said = isinstance(error, RuntimeError | ValueError | TypeError) and not isinstance(error, NotImplementedError)
@@ -80,7 +80,7 @@ class Subject:
 
     @property
     def writes(self) -> frozenset[str]:
-        """The arguments that the schema says are written."""
+        """The arguments that the schema says it writes."""
         return frozenset(argument.name for argument in self.op._schema.arguments if argument.is_write)
 
     def named(self, inputs: Inputs) -> list[tuple[str, Any]]:

@@ -46,7 +46,7 @@ def _dot(left: Any, right: Any) -> float:
 
 
 def _only_warns(tensor: Any) -> bool:
-    """Return whether autograd knows no formula for the operator that made a tensor, and warns in backward."""
+    """Return whether autograd has no formula for the operator of a tensor, and warns in backward."""
     return tensor.grad_fn is not None and "NotImplemented" in tensor.grad_fn.name()
 
 
@@ -128,7 +128,7 @@ def _check_second(subject: Subject, inputs: Inputs, leaves: Sequence[Any]) -> No
 def _along(
     subject: Subject, inputs: Inputs, ways: Sequence[Any], places: Sequence[int], weights: Sequence[Any], step: float
 ) -> float:
-    """Return the weighted results where the inputs are a step further along directions."""
+    """Return the weighted results for inputs moved a step along directions."""
     left = iter(ways)
     moved = inputs.map(lambda tensor: tensor + step * next(left) if _has_gradient(tensor) else copy_of(tensor))
     result = tensors_of(subject.call(moved))

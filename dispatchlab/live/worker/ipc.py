@@ -19,7 +19,7 @@ _LENGTH = struct.Struct(">Q")
 
 
 class WorkerError(DispatchLabError):
-    """A worker failed in a way that is no refusal: a bug, or a function of the user that failed.
+    """A worker failed without a refusal: a bug, or an error of a user's function.
 
     Args:
         text: the traceback, as the worker saw it.

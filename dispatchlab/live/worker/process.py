@@ -157,7 +157,7 @@ class WorkerProcess:
                 progress(value)
 
     def _watch_import(self, package: str | None) -> None:
-        """Take note that this package is being imported from now on, and end the worker when it takes too long."""
+        """Note that this package is being imported, and end the worker when it takes too long."""
         if self._import_timer is not None:
             self._import_timer.cancel()
             self._import_timer = None

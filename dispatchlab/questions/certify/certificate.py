@@ -178,7 +178,7 @@ def owner_of(kernel: RecordedKernel) -> Owner:
 
 
 def overrides_of(operator: RecordedOperator) -> Iterator[tuple[DispatchKey, Sequence[RecordedKernel]]]:
-    """Return the keys of an operator that have several kernels, with these, the newest first."""
+    """Return the keys of an operator with several kernels, and these, the newest first."""
     for key, group in groupby(operator.kernels, key=lambda kernel: kernel.key):
         kernels = list(group)
         if len(kernels) > 1:

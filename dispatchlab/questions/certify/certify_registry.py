@@ -326,7 +326,7 @@ class _Bench:
         self.engine = LabEngine(self.semantics)
 
     def both_ways(self) -> str:
-        """Return whether everything is accepted with the def first and with the def last; a sentence when not."""
+        """Return a sentence if something is not accepted with the def first or with the def last; else empty."""
         forward = range(len(self.registrations))
         for sequence in (forward, [*forward[1:], *forward[:1]]):
             state = self.space.empty()
@@ -372,7 +372,7 @@ class _Bench:
             yield OrderReason(Cause.OVERRIDE, (key,), owners, (0, 1), (1, 0), winner, tuple(losers))
 
     def stale(self, explored: Explored) -> OrderReason | None:
-        """Slots that stay stale, with two sequences of this operator that show it; None when they do not."""
+        """Return slots that stay stale, with two sequences of this operator that show it; None without any."""
         sequences = [self._sequence(sequence) for sequence in explored.sequences]
         if not self._tell(sequences[0], sequences[1]):
             return None

@@ -226,7 +226,7 @@ def fallback_comes_and_goes(semantics: Semantics, fallback: Fallback) -> bool:
 
 
 def stays(semantics: Semantics, key: DispatchKey, debug: str) -> bool:
-    """Return whether a fallback of a registry replaced another, so that the proof takes it as always in force.
+    """Return whether a fallback of a registry replaced another, so that it is always in force.
 
     Its release leaves something else than there was before it came: see Note [Fallbacks that replace].
     """

@@ -57,7 +57,7 @@ _TRIALS = Kind(
 
 
 def kinds() -> Mapping[str, Kind]:
-    """Return the kinds of findings that are not of lint, by their codes: the questions, and the causes of failures."""
+    """Return the kinds of findings outside lint, by their codes: the questions, and the causes of failures."""
     found = {kind.code: kind for kind in (_ORDER, _TRIALS, _UPGRADE, _DRIFT)}
     for cause in causes():
         name = re.sub(r"[^a-z0-9]+", "-", cause.title.lower().replace("'s", "s")).strip("-")
@@ -72,7 +72,7 @@ def kinds() -> Mapping[str, Kind]:
 
 
 def name_of(code: str) -> str:
-    """Return the code and the name of a kind of findings: `DLnnn NAME`; the code alone where that says it."""
+    """Return the code and the name of a kind of findings: `DLnnn NAME`; the code alone without a name."""
     if code.startswith("DL"):
         return f"{code} {rule_named(code).name}"
     return f"{code} {kinds()[code].name}" if code.startswith("WHY") else code

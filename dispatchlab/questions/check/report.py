@@ -40,7 +40,7 @@ class Answer:
 
     @property
     def shown(self) -> str:
-        """The answer in a line, which says so where the question was not asked."""
+        """The answer in a line, which says so if the question was not asked."""
         return self.text if self.asked else f"not asked: {self.text}"
 
     @property

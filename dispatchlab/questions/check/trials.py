@@ -138,7 +138,7 @@ def trials_answer(found: Sequence[Run], packages: Sequence[str], *, whole: bool)
 
 
 def finding_of(run: TrialRun, answer: Answer) -> Finding:
-    """Return the finding of a trial that failed."""
+    """Return the finding of a failed trial."""
     level = Level.ERROR if run.trial in _ERRORS else Level.WARNING
     message = answer.cause.removeprefix("no known cause of the dispatcher: ")
     return Finding(

@@ -185,7 +185,7 @@ def inspect_registry(
 
 
 def _python_alone(operator: str, layer: PythonLayer, source: str, semantics: str, imports: Sequence[str]) -> Inspection:
-    """Return an operator that the dispatcher does not know and Python does: a higher-order operator, say."""
+    """Return an operator that only Python knows, such as a higher-order operator."""
     from dispatchlab.model.operator_view import OperatorView
 
     name = name_of(operator)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class ForeignOperatorOnTorchError(DispatchLabError):
-    """The installed PyTorch was to show an operator of its own as a record has it."""
+    """The installed PyTorch cannot show its own operator as a record has it."""
 
     operator: str
     source: str
@@ -358,7 +358,7 @@ def _after(
 
 
 def view_in(sandbox: Sandbox, snapshot: Snapshot) -> OperatorView:
-    """Return an operator as a sandbox shows it, with the reasons behind its table where the sandbox knows them."""
+    """Return a sandbox's view of an operator, with the reasons if it knows them."""
     view = sandbox.explain(snapshot.operator) if isinstance(sandbox, Explains) else None
     if view is not None:
         return view

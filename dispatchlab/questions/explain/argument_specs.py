@@ -68,7 +68,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """All that was said about the arguments of a call."""
+    """The facts about the arguments of a call."""
 
     arguments: tuple[ArgumentKeys, ...]
     options: Options

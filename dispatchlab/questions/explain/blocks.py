@@ -68,7 +68,7 @@ def functionalities_text(keys: DispatchKeySet) -> str:
 
 
 def argument_text(argument: ArgumentKeys) -> str:
-    """`self (Tensor), cuda: AutogradCUDA, CUDA`."""
+    """Return `self (Tensor), cuda: AutogradCUDA, CUDA`."""
     note = f" ({argument.note})" if argument.note else ""
     return f"{argument.name} ({argument.type}), {printable(argument.given)}: {set_text(argument.keys)}{note}"
 

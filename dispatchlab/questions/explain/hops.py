@@ -221,7 +221,7 @@ class _Caller:
 
 @dataclass(frozen=True, slots=True)
 class _Anew:
-    """A new call of the operator, and why it is made."""
+    """A new call of the operator, and its reason."""
 
     caller: _Caller
     why: str
@@ -229,7 +229,7 @@ class _Anew:
 
 @dataclass(frozen=True, slots=True)
 class _Next:
-    """The set that a kernel redispatches with, and why."""
+    """The set of a kernel's redispatch, and its reason."""
 
     keys: DispatchKeySet
     why: str
@@ -300,7 +300,7 @@ _CALLS_ANEW = "the builtin fallback calls the operator anew, without {key}"
 
 
 def _called_without(key: DispatchKey, caller: _Caller, why: str) -> _Anew:
-    """Return a new call in which a guard excludes a key besides."""
+    """Return a new call in which a guard also excludes a key."""
     thread = caller.thread
     inside = replace(thread, local_excluded=thread.local_excluded.add(key))
     return _Anew(replace(caller, thread=inside), why.format(key=key))

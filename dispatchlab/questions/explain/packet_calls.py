@@ -75,7 +75,7 @@ class NoOverloadError(DispatchLabError):
 
 
 class SeveralTakeItError(DispatchLabError):
-    """Several overloads take a call, and it is not known which is tried first."""
+    """Several overloads take a call, and their order is not known."""
 
     name: str
     call: str

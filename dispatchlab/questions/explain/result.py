@@ -54,7 +54,7 @@ class ThreadKeys:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A key that a call does not go to although it is in its set.
+    """A key in the set of a call that the call does not go to.
 
     Args:
         key: the key.

@@ -248,7 +248,7 @@ class ExplorerApp(App[None]):
         self.push_screen(HelpScreen())
 
     def _do(self, action: Callable[[], None]) -> None:
-        """Change the session and draw it; a sentence when that is not possible."""
+        """Change the session and draw it, or show a sentence when that is not possible."""
         try:
             length = len(self.session.sequence)
             action()

@@ -22,7 +22,7 @@ from dispatchlab.scenario.load import load_scenario, parse_scenario
 
 
 class NoOperatorError(DispatchLabError):
-    """A registry was named, and none of its operators."""
+    """A registry was named without one of its operators."""
 
     source: str
 

@@ -61,7 +61,7 @@ class RegistrationList(Lines):
 
 
 class SequenceList(Lines):
-    """The steps so far: they can be moved, taken out, and gone back to."""
+    """The steps so far, to move, to take out, and to go back to."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("shift+up,K", "move(-1)", "Move up", show=False),
@@ -127,7 +127,7 @@ class AroundPane(Vertical):
 
 
 class ExplainPane(Vertical):
-    """A call that is typed, and how it finds its kernel."""
+    """A typed call, and how it finds its kernel."""
 
     @dataclass
     class Typed(Message):

@@ -41,7 +41,7 @@ _SHOWN = 6
 
 
 def without_colors(text: Text) -> Text:
-    """Return the text in bold and dim alone: shades of grey that stood for colours could not be read."""
+    """Return the text in bold and dim alone, as grey that stood for colours could not be read."""
     spans = [span._replace(style=_style(span.style).without_color) for span in text.spans]
     return Text(text.plain, style=_style(text.style).without_color, spans=spans)
 

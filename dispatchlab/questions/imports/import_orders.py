@@ -320,7 +320,7 @@ def _sites(line: str) -> Iterator[tuple[str, int]]:
 
 
 def _lines_of_variable(name: str, files: Mapping[str, str]) -> list[str]:
-    """Return the line of a module that sets a variable first, `file:line`; none where it cannot be found."""
+    """Return the first line of a module that sets a variable, `file:line`; none where it cannot be found."""
     module, _, variable = name.rpartition(".")
     file = Path(files.get(module, ""))
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.suffix == ".py" else []

@@ -39,7 +39,7 @@ def _brought(subject: Subject, packages: Packages) -> dict[DispatchKey, str]:
 
 
 def _is_foreign(operator: RecordedOperator, kernel: RecordedKernel, packages: Packages) -> bool:
-    """Return whether a package gives an operator of PyTorch this kernel."""
+    """Return whether a package registered this kernel for an operator of PyTorch."""
     if kernel.is_fallthrough or operator.is_dangling or not packages.is_torch(operator, None, operator.debug):
         return False
     return not packages.is_torch(operator, kernel.key, kernel.debug)

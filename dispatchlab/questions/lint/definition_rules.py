@@ -68,7 +68,7 @@ def _related(one: str, other: str) -> bool:
 
 
 def _elsewhere(operator: RecordedOperator, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the operators of its name in namespaces that are nearly its own, best first."""
+    """Return the operators of its name in similar namespaces, best first."""
     return tuple(name for name in near_misses(operator, names) if not name.startswith(f"{operator.name.namespace}::"))
 
 
@@ -143,7 +143,7 @@ def _foreign(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
 
 
 def _is_named_after(namespace: str, debug: str) -> bool:
-    """Return whether a part of the path of a def and its namespace have a name in common."""
+    """Return whether the path of a def and its namespace have a name in common."""
     name = namespace.strip("_").casefold()
     parts = [part for path, _ in sites_in(debug) for part in path.removesuffix(".py").replace("\\", "/").split("/")]
     folded = [part.strip("_").casefold() for part in parts]

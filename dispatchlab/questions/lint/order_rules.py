@@ -116,7 +116,7 @@ def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages, 
     can_run=lambda subject: not subject.python or subject.beneath is not None,
 )
 def _replaced(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
-    """Return the entries of PyTorch that are not in force after the imports; `operators` have nothing to do with it."""
+    """Return PyTorch's entries that are not in force after the imports, for other operators."""
     if subject.beneath is None:
         return
     from dispatchlab.model.python_layer import by_slot  # costs start-up, and few have any

@@ -85,7 +85,7 @@ def beside_its_model(
     order: Chains,
     progress: Callable[[Progress], None] | None,
 ) -> Exploration:
-    """Return the walk itself, run where the engine is."""
+    """Return the result of the walk, run in the process of the engine."""
     from dispatchlab.engine.lab_engine import LabEngine
     from dispatchlab.prover.lockstep import lockstep
 
@@ -112,7 +112,7 @@ def conforming(
     options: WalkOptions,
     progress: Callable[[Progress], None] | None,
 ) -> tuple[Report, bool]:
-    """Compare an engine with its model and note the result in the report; where they differ, nothing is as expected.
+    """Compare an engine with its model and note the result; a difference makes nothing as expected.
 
     Returns:
         The report, and whether Ctrl-C ended the comparison.

@@ -99,7 +99,7 @@ def _why(space: StateSpace[Any], counterexample: Counterexample) -> tuple[str, .
 
 
 def kept_text(scenario: Scenario, report: Report, path: str) -> str | None:
-    """Return the counterexample in the form that the name of its file asks for."""
+    """Return the counterexample in the format of its file's name."""
     counterexample = report.exploration.counterexample
     if counterexample is None:
         return None
@@ -109,7 +109,7 @@ def kept_text(scenario: Scenario, report: Report, path: str) -> str | None:
 
 
 def kept_kind(path: str) -> FileKind:
-    """Return the kind of file in which a counterexample is kept under this name.
+    """Return the kind of file for a counterexample under this name.
 
     Raises:
         KeptNameError: it is the name of neither.

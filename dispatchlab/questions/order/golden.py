@@ -46,7 +46,7 @@ def golden(scenario: Scenario) -> tuple[Report, str]:
 
 
 def _all_in_force(engine: Engine, scenario: Scenario) -> list[Snapshot]:
-    """Return the operators with all in force that is accepted in the file's order."""
+    """Return the operators with all registrations that are accepted in the file's order."""
     with on_sandboxes(engine, scenario.registrations, scenario.operators)() as session:
         for index in range(len(scenario.registrations)):
             session.register(index)

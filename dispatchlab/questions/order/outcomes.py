@@ -33,7 +33,7 @@ class OneScenarioError(DispatchLabError):
 
 
 class NoStatesError(DispatchLabError):
-    """The states are asked for, and the engine is PyTorch."""
+    """The states were asked for, but the engine is PyTorch."""
 
     template = "--snapshots: the states of PyTorch cannot be read: leave it out"
 

@@ -356,7 +356,7 @@ def _explored(
 def _stoppable(
     progress: Callable[[Progress], None] | None, cancelled: Callable[[], bool] | None
 ) -> Callable[[Progress], None] | None:
-    """Progress that interrupts: the only thing that is heard here while a walk runs in another process."""
+    """Return a progress that interrupts: the only signal while a walk runs in another process."""
     if cancelled is None:
         return progress
 

@@ -68,7 +68,7 @@ def registry() -> str:
 
 
 def slots() -> str:
-    """Return the slots that calls use can be read; without that `permute --engine torch` finds fewer defects."""
+    """Check that the slots that calls use can be read; else `permute --engine torch` finds fewer defects."""
     from dispatchlab.live.introspection.slot_memory import memory_layout
 
     layout = memory_layout()
@@ -79,7 +79,7 @@ def slots() -> str:
 
 
 def record() -> str:
-    """Return a package can be recorded, each registration with its call site."""
+    """Check that a package can be recorded, each registration with its call site."""
     from dispatchlab.live.recording.record_package import record_packages
 
     package = "dispatchlab_doctor"

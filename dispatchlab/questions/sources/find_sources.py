@@ -117,7 +117,7 @@ def check_sources(sources: Sequence[str]) -> None:
 
 
 class EmptySourceError(DispatchLabError):
-    """Sources have no operator, so that whatever would be reported is about nothing."""
+    """The sources have no operator, so there is nothing to report."""
 
     sources: tuple[str, ...]
 

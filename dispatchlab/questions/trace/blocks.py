@@ -54,7 +54,7 @@ def _tree(steps: Sequence[TracedEvent], depth: int, *, sets: bool) -> Iterator[L
 
 
 def _guard_text(guard: TracedGuard) -> str:
-    """`[guard] AutoDispatchBelowAutograd: excludes AutogradCPU`."""
+    """Return `[guard] AutoDispatchBelowAutograd: excludes AutogradCPU`."""
     changes = [
         *([f"includes {functionalities_text(guard.newly_included)}"] if guard.newly_included else []),
         *([f"excludes {functionalities_text(guard.newly_excluded)}"] if guard.newly_excluded else []),

@@ -50,7 +50,7 @@ def why_exception(
 
 
 def watch_exceptions() -> ProgramWatch:
-    """Watch this process from now on, and print below each exception that ends it, or a cell of a notebook, why.
+    """Watch this process from now on, and print the reason below each exception that ends it or a notebook's cell.
 
     Call it before torch is imported: registrations that were made before have no lines.
     """

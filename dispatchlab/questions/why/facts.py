@@ -356,7 +356,7 @@ class Words(dict[str, Any]):
 
     @property
     def fake_call(self) -> str:
-        """The call that gives a fake kernel: from a run of the kernel, else as the schema lets guess."""
+        """The call that gives a fake kernel: from a run of the kernel, else guessed from the schema."""
         facts, body, note = self.operator, self.failure.fake_body(self["op"]), ""
         known = facts.fake or ("Meta" in facts.kernels and not facts.custom_op)
         if not body and not known and facts.schema.endswith("-> ()"):

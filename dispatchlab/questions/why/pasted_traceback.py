@@ -69,7 +69,7 @@ def _stack(text: str) -> tuple[str, ...]:
 
 
 def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]:
-    """Return the exceptions of a text, the last first, and the frames that are not of installed packages."""
+    """Return the exceptions of a text, the last first, and the frames outside installed packages."""
     lines = _RANK.sub("", text).splitlines()
     chain: list[Raised] = []
     frames: list[Position] = []

@@ -125,7 +125,7 @@ def _fill(text: str, words: Words) -> str:
 
 
 def _said(texts: tuple[str, ...], words: Words, make: Callable[[str, Words], Any]) -> Iterator[Any]:
-    """Return what `make` makes of each text with a condition that holds; for a field alone, its value."""
+    """Return the result of `make` for each text whose condition holds; for a field alone, its value."""
     chosen = False
     for text in texts:
         choice = _CHOICE.fullmatch(text)

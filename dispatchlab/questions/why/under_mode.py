@@ -47,7 +47,7 @@ class ModeCall:
 
 
 def call_under_mode(operator: str, mode: str, specs: Sequence[str], imports: Sequence[str] = ()) -> ModeCall:
-    """Make a call under a mode in a process of its own.
+    """Make a call under a mode in a new process.
 
     Args:
         operator: the full name, with the overload.

@@ -32,7 +32,7 @@ def short_site(site: str) -> str:
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Return the name that is most alike; empty when none is."""
+    """Return the most similar name; empty when none is near."""
     return next(iter(get_close_matches(name, names, n=1, cutoff=0.75)), "")
 
 
@@ -73,7 +73,7 @@ def _python(default: str) -> str:
 
 
 def nth_argument(call: str, index: int) -> str:
-    """Return the source of a positional argument of a call; empty where the call has none there."""
+    """Return the source of a positional argument of a call; empty if it has none there."""
     with suppress(SyntaxError, ValueError):
         tree = ast.parse(call.strip(), mode="eval").body
         if isinstance(tree, ast.Call) and index < len(tree.args):

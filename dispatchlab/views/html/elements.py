@@ -75,7 +75,7 @@ def breakable(text: str) -> Html:
 
 
 def trusted(markup: str) -> Html:
-    """Markup that another part of dispatchlab made, which has escaped its texts."""
+    """Return markup of another part of dispatchlab, which has escaped its texts."""
     return Html(markup)
 
 

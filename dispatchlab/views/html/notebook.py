@@ -28,7 +28,7 @@ _STYLE = """\
 
 
 def notebook_html(title: str, blocks: Iterable[Block]) -> str:
-    """Return blocks as a fragment: each section on request, with the first rows of its tables."""
+    """Return blocks as a fragment: sections fold, with the first rows of their tables."""
     shown = tuple(blocks)
     parts = (
         element("details", element("summary", block.title), html_of(block.blocks, most=_MOST_ROWS))

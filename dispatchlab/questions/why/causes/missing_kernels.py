@@ -12,7 +12,7 @@ from dispatchlab.questions.why.wording import latest_kernel, listed
 
 @looks_for("WHY310")
 def backward_of_override(words: Words) -> Mapping[str, object] | None:
-    """Recognise a backward operator that only an override of its composite makes autograd call."""
+    """Recognise a backward operator that autograd calls only because of an override of its composite."""
     name, failure = words.op, words.failure
     forward = failure.registry.operator(name.removesuffix("_backward")) if name.endswith("_backward") else None
     if forward is None or not {"CompositeImplicitAutograd", words.key} <= set(forward.kernels):
@@ -34,7 +34,7 @@ def device_without_kernel(words: Words) -> Mapping[str, object]:
 
 @looks_for("WHY306")
 def backend_without_kernel(words: Words) -> Mapping[str, object] | None:
-    """Look for the operator, which a custom operator's device argument may have asked, and for another overload."""
+    """Look for the operator, which may have a custom operator's device argument, and for another overload."""
     name = words.op
     if "custom" in words:
         made = words.failure.of("custom_op")

@@ -16,7 +16,7 @@ from dispatchlab.questions.why.wording import short_site, signature_of
 
 @looks_for("WHY201")
 def defined_twice(words: Words) -> Mapping[str, object]:
-    """Look for where the operator was defined first."""
+    """Look for the first definition of the operator."""
     at, facts, lines = words.failure.at, words.operator, words.registered
     places = [line.partition(": ")[0] for line in lines]
     again = f"the second time at {at or short_site(words['later_site'])}"
@@ -97,7 +97,7 @@ def bad_schema(words: Words) -> Mapping[str, object] | None:
 
 
 def _better(schema: str) -> str:
-    """Return a schema with the words that others write in place of the schema's own."""
+    """Return a schema with the usual words in place of wrong ones."""
     for wrong, right in _SCHEMA_WORDS.items():
         edge = r"(?![\w\[])" if wrong[-1].isalnum() else ""
         schema = re.sub(
@@ -110,7 +110,7 @@ def _better(schema: str) -> str:
 
 @looks_for("WHY211")
 def kernel_signature(words: Words) -> Mapping[str, object] | None:
-    """Recognise a kernel, backward or setup_context that its operator calls with arguments that it does not take."""
+    """Recognise a kernel, backward or setup_context that does not take the arguments of its operator."""
     failure, function = words.failure, words["function"]
     unfit = [e for e in failure.of("unfit function") if e.at and e.at.function == function]
     if not unfit or "fake" in unfit[-1].detail.partition(":")[0]:
