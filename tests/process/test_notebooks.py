@@ -43,9 +43,9 @@ def test_a_notebook_runs_and_shows_tables(name: str) -> None:
     assert not [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"]
     pages = [Reader(output.data["text/html"]) for output in outputs if "text/html" in output.get("data", {})]
     assert len(pages) >= 2
-    assert all("summary" in page.names for page in pages)
-    assert any("table" in page.names for page in pages)
-    assert any("table" in page.names for page in pages)
+    assert all("b" in page.names for page in pages)
+    assert any("summary" in page.names for page in pages)
+    assert any("table" in page.names for page in pages) or name == "first_proof.ipynb"  # verdicts alone
     shown = "\n".join(page.text for page in pages)
     for text in NOTEBOOKS[name]:
         assert text in shown
