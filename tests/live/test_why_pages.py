@@ -13,6 +13,7 @@ pytest.importorskip("torch")
 
 from dispatchlab.questions.check.trials import TrialRequest, trial_process
 from dispatchlab.questions.why.cause import Cause, causes
+from dispatchlab.questions.why.run import why_text
 from tests.why_programs import why
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="each program runs in a fork")
@@ -31,8 +32,10 @@ def part(cause: Cause, title: str) -> tuple[str, str]:
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.code)
 def test_the_program_of_a_page_fails_for_its_cause(cause: Cause, tmp_path: Path) -> None:
     language, text = part(cause, "Fails")
-    arguments = ("--text", "program.txt") if language == "text" else ("program.py",)
-    code, answer = why(tmp_path, {arguments[-1]: text}, *arguments)
+    if language == "text":
+        code, answer = 1, why_text(text)
+    else:
+        code, answer = why(tmp_path, {"program.py": text}, "program.py")
     assert answer is not None, f"exit {code} without an answer"
     assert (answer.code, answer.title, answer.dispatcher) == (cause.code, cause.title, cause.dispatcher), answer.cause
     assert answer.fixes or not cause.dispatcher, "no fix is left"
