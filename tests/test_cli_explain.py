@@ -105,7 +105,7 @@ def test_json_has_every_set_and_every_candidate() -> None:
     explanation = json.loads(stdout)
     assert code == 0
     assert (explanation["version"], explanation["engine"], explanation["source"], explanation["semantics"]) == (
-        4,
+        5,
         "lab",
         "torch-2.13-cpu",
         "strict",

@@ -106,5 +106,5 @@ def test_the_name_of_a_backend_in_a_record_is_a_name_of_its_key(tmp_path: Path) 
 def test_programs_are_for_a_key_that_a_device_can_stand_in_for(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("raise SystemExit\n", encoding="utf-8")
-    with pytest.raises(NoStandInError, match="and MPS is another key"):
+    with pytest.raises(NoStandInError, match="but MPS is another key"):
         run_raising("coverage", "torch-2.13-cpu", "--key", "MPS", "--program", str(program))

@@ -103,7 +103,7 @@ def test_a_package_that_is_not_imported_has_no_operators(tmp_path: Path) -> None
     [
         (["dump", "aten::relu", "--engine", "torch", "--after", "+0"], "name it with --from SCENARIO"),
         (["dump", "aten::relu", "--engine", "torch", "--from", "nobody"], "there is no registry 'nobody': "),
-        (["permute", "five.yaml", "--package", "nobody"], "use it with --engine torch"),
+        (["permute", "five.yaml", "--package", "nobody"], "add --engine torch"),
         (["permute", "name.yaml", "--engine", "torch"], "no binding registers a name alone"),
     ],
 )  # fmt: skip
@@ -213,7 +213,7 @@ def test_ctrl_c_ends_every_process_and_reports_what_was_covered(tmp_path: Path, 
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert "verdict: incomplete\n" in out
+    assert "one.yaml: incomplete (your PyTorch: torch-2.13)" in out
     for _ in range(600):
         if not any(map(is_running, started)):
             break
