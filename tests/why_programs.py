@@ -99,7 +99,8 @@ def _serve() -> None:
                 os.dup2(silent, 2)
                 code = child.main([f"{folder}/answer", *arguments])
             except SystemExit as ended:  # as Python ends with it
-                code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+                given = ended.code
+                code = given if isinstance(given, int) else int(given is not None)
             finally:
                 os._exit(code)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])}\n")

@@ -32,10 +32,7 @@ def part(cause: Cause, title: str) -> tuple[str, str]:
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.code)
 def test_the_program_of_a_page_fails_for_its_cause(cause: Cause, tmp_path: Path) -> None:
     language, text = part(cause, "Fails")
-    if language == "text":
-        code, answer = 1, why_text(text)
-    else:
-        code, answer = why(tmp_path, {"program.py": text}, "program.py")
+    code, answer = (1, why_text(text)) if language == "text" else why(tmp_path, {"program.py": text}, "program.py")
     assert answer is not None, f"exit {code} without an answer"
     assert (answer.code, answer.title, answer.dispatcher) == (cause.code, cause.title, cause.dispatcher), answer.cause
     assert answer.fixes or not cause.dispatcher, "no fix is left"
