@@ -109,7 +109,7 @@ def test_a_repr_reads_back_as_an_equal_value(value: object) -> None:
 
 def enums() -> list[type[Enum]]:
     """Every enum of every module that can be imported without PyTorch, and with what is installed."""
-    needs = ["dispatchlab.live.", "dispatchlab.__main__"]
+    needs = ["dispatchlab.live.", "dispatchlab.questions.check.trial_process", "dispatchlab.__main__"]
     if find_spec("textual") is None:
         needs.append("dispatchlab.questions.explore.")
     for module in walk_packages(dispatchlab.__path__, "dispatchlab."):
