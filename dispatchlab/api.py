@@ -176,7 +176,7 @@ class OrderCheck:
         """Return the HTML for a notebook: the verdict, the counterexample, and the exploration."""
         from dispatchlab.questions.order.blocks import report_view
 
-        return report_view(self.report).notebook()
+        return report_view(self.report, details=True).notebook()
 
 
 def check_order(

@@ -125,8 +125,7 @@ def permute(
     from dispatchlab.errors import DispatchLabError
     from dispatchlab.files import FileKind
     from dispatchlab.questions.order.outcomes import Outcomes, check_files
-    from dispatchlab.questions.order.run_scenario import RunOptions
-    from dispatchlab.questions.order.run_scenarios import run_scenarios
+    from dispatchlab.questions.order.run_scenario import RunOptions, run_scenarios
     from dispatchlab.scenario.folders import scenario_files
 
     if options["imports"]:

@@ -97,7 +97,9 @@ def explore_modules(
     names = [module.name for module in modules]
     shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     orders = count_registration_orders(len(blocks), whole.chains)
-    every = "the one order" if orders == 1 else "every order"
+    every = (
+        "the one order" if orders == 1 or len(modules) == 1 else "every order"
+    )  # a def that comes along is no module
     scope = f"checked: {every} of importing {shown}, each module as a whole; nothing is released"
 
     def about(found: Exploration) -> Exploration:

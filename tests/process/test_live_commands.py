@@ -118,7 +118,7 @@ def test_what_cannot_be_done_ends_with_2(tmp_path: Path, arguments: list[str], m
 def test_the_composite_defect_comes_with_a_program_that_gives_2_and_3(tmp_path: Path) -> None:
     (tmp_path / "composites.yaml").write_text(COMPOSITES)
     done = dispatchlab(tmp_path, "permute", "composites.yaml", "--engine", "torch")
-    assert done.stdout.startswith("composites.yaml: order-dependent (your PyTorch: torch-2.13")
+    assert done.stdout.startswith("composites.yaml: order-dependent (your PyTorch: ")
     report, _, program = done.stdout.partition("\n# A program that shows it wherever PyTorch is installed; ")
     assert "slots that calls use\n" in report
     kept = dispatchlab(tmp_path, "permute", "composites.yaml", "--engine", "torch", "--save", "shows.py")
@@ -213,7 +213,7 @@ def test_ctrl_c_ends_every_process_and_reports_what_was_covered(tmp_path: Path, 
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert "one.yaml: incomplete (your PyTorch: torch-2.13)" in out
+    assert "one.yaml: incomplete (your PyTorch: " in out
     for _ in range(600):
         if not any(map(is_running, started)):
             break

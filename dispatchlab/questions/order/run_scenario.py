@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from time import perf_counter
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.errors import DispatchLabError
@@ -21,7 +22,7 @@ from dispatchlab.prover.limits import Interrupted, Progress, WalkOptions
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Exploration, Verdict
 from dispatchlab.questions.order.report import Report, report_of
-from dispatchlab.questions.sources.engines import EngineName, engine_for
+from dispatchlab.questions.sources.engines import EngineName, engine_for, kept_engines
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 
@@ -367,3 +368,43 @@ def _stoppable(
             raise KeyboardInterrupt
 
     return stop_or_report
+
+
+# -- several scenarios
+
+
+Finished: TypeAlias = tuple[str, Outcome | DispatchLabError]
+"""A file, and its outcome or the reason why there is none."""
+
+ProgressOf: TypeAlias = Callable[[str, Progress], None]
+"""Is called about ten times a second with a file and how far its exploration has come."""
+
+
+def run_scenarios(
+    files: Sequence[str], options: RunOptions, *, progress: ProgressOf, finished: Callable[[str], None]
+) -> Generator[Finished, None, None]:
+    """Run scenarios.
+
+    Args:
+        files: the scenarios.
+        options: how to run each.
+        progress: see `ProgressOf`.
+        finished: is called with a file as soon as its exploration has ended.
+
+    Yields:
+        Each file with its outcome; after Ctrl-C also what was under way.
+    """
+    with kept_engines():
+        for path in files:
+            outcome = _run(path, options, partial(progress, path))
+            finished(path)
+            yield path, outcome
+            if isinstance(outcome, Outcome) and outcome.interrupted:
+                return
+
+
+def _run(path: str, options: RunOptions, progress: Callable[[Progress], None]) -> Outcome | DispatchLabError:
+    try:
+        return run_scenario(path, options, progress=progress)
+    except DispatchLabError as error:
+        return error
