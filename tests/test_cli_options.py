@@ -196,7 +196,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_any_work(
         raise AssertionError("work was done")
 
     for work in (
-        "questions.order.run_scenarios.run_scenarios",
+        "questions.order.run_scenario.run_scenarios",
         "questions.lint.run.lint_source",
         "questions.upgrade.compare_sources.upgrade_sources",
         "questions.sources.find_sources.recorded_from",  # last: those above import it
