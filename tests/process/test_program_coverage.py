@@ -14,11 +14,13 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 from tests.live.npu_programs import BY_HAND, source
 
 RUN = """
-import json, sys
+import json, os, sys
 from dispatchlab.live.introspection.stand_in_device import run_on_stand_in
 found = run_on_stand_in(sys.argv[1], "npu", sys.argv[2:], False)
-print(json.dumps([found.error, found.unserved, [[*key, number] for key, number in found.calls.items()]]))
+print(json.dumps([found.error, found.unserved, [[*key, number] for key, number in found.calls.items()]]), flush=True)
+os._exit(0)
 """
+"""Ends as the worker does: PyTorch's thread for backward on a device can abort a process that takes Python down."""
 NOT_HERE = {"autocast", "scaler", "autocast_training", "save_and_load", "generator", "lstm", "gru", "default_device"}
 NOT_HERE |= {"sparse_gradient", "sparse"}
 """Programs that need what a stand-in does not have: autocast, storages and generators of the device, cells, sparse."""
