@@ -40,82 +40,82 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "py_kernels",
         "Python kernels",
         "torch._ops:OpOverload.py_kernels",
-        "when the Python dispatcher is on, as under torch.compile, torch.export and make_fx with symbolic sizes: "
-        "in place of the C++ kernel of the slot",
+        "when the Python dispatcher is on, for example under torch.compile, torch.export, and make_fx with "
+        "symbolic sizes; the Python kernel replaces the C++ kernel of the slot",
     ),
     PythonRegistry(
         "torch_library",
         "registrations of torch.library",
         "torch._library.simple_registry:singleton",
-        "a fake implementation on meta and fake tensors; a torch_dispatch rule under its mode or for its class; "
-        "an effect when a graph is traced",
+        "a fake implementation: on meta and fake tensors; a torch_dispatch rule: under its mode or for its class; "
+        "an effect: while a graph is traced",
     ),
     PythonRegistry(
         "custom_ops",
         "parts of custom operators",
         "torch._library.custom_ops:OPDEFS",
-        "through the kernels that custom_op puts into the dispatch table: its function on each device, "
-        "its backward, its rules for vmap and autocast",
+        "in the kernels that custom_op registers: its function on each device, its backward, its rules for vmap "
+        "and autocast",
     ),
     PythonRegistry(
         "decompositions",
         "decompositions",
         "torch._decomp:global_decomposition_table",
-        "when a graph is traced with a table of decompositions (make_fx, AOTAutograd, torch.export): "
-        "in place of the operator, after autograd or before it",
+        "when a graph is traced with a table of decompositions (make_fx, AOTAutograd, torch.export); the "
+        "decomposition replaces the operator, before or after autograd",
     ),
     PythonRegistry(
         "meta_functions",
         "meta functions",
         "torch._decomp:meta_table",
-        "on meta tensors and under FakeTensorMode, once torch._meta_registrations has put them "
-        "into py_kernels, and most of them into the dispatch table, too",
+        "on meta tensors and under FakeTensorMode; torch._meta_registrations copies them into py_kernels, and "
+        "most of them into the dispatch table",
     ),
     PythonRegistry(
         "fake_rules",
         "fake-tensor rules",
         "torch._subclasses.fake_impls:op_implementations_dict",
-        "under FakeTensorMode: after a fake implementation of torch.library, and before any Meta kernel",
+        "under FakeTensorMode, after a fake implementation of torch.library and before a Meta kernel",
     ),
     PythonRegistry(
         "higher_order",
         "rules of higher-order operators",
         "torch._ops:_higher_order_ops",
-        "whenever a higher-order operator is called: at the dispatch key, under the mode or in the functorch transform",
+        "in every call of a higher-order operator: at the dispatch key, under the mode, or in the functorch transform",
     ),
     PythonRegistry(
         "dtensor_rules",
         "sharding rules of DTensor",
         "torch.distributed.tensor:DTensor._op_dispatcher",
-        "when an argument is a DTensor: they say how the results are sharded",
+        "when an argument is a DTensor; the rules say how the results are sharded",
         needs="torch.distributed.tensor",
     ),
     PythonRegistry(
         "inductor_decompositions",
         "decompositions of Inductor",
         "torch._inductor.decomposition:decompositions",
-        "under torch.compile with Inductor: in place of the operator, before the lowerings",
+        "under torch.compile with Inductor; the decomposition replaces the operator, before the lowerings",
         needs="torch._inductor.decomposition",
     ),
     PythonRegistry(
         "inductor_lowerings",
         "Inductor lowerings",
         "torch._inductor.lowering:lowerings",
-        "under torch.compile with Inductor, for what is left in the graph after its decompositions",
+        "under torch.compile with Inductor, for the operators that remain after the decompositions",
         needs="torch._inductor.lowering",
     ),
     PythonRegistry(
         "inductor_fallbacks",
         "Inductor fallbacks",
         "torch._inductor.lowering:fallbacks",
-        "under torch.compile with Inductor: the lowering calls the operator as the dispatcher does",
+        "under torch.compile with Inductor; the compiled code calls the operator through the dispatcher",
         needs="torch._inductor.lowering",
     ),
     PythonRegistry(
         PRIVATEUSE1_NAME,
         "names of the backend PrivateUse1",
         "torch._C:_get_privateuse1_backend_name",
-        "wherever a device type is named",
+        "wherever a device type has a name",
     ),
 )
 """Every registry that is read, in the order in which they are shown."""
