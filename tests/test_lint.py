@@ -107,17 +107,24 @@ def test_every_scenario_belongs_to_a_rule() -> None:
     assert names == {f"{code.lower()}_{which}" for code in CODES for which in ("found", "not_found")}
 
 
+def with_one_more(text: str, registration: str) -> str:
+    """Return the text of a scenario with one more registration, before its last field."""
+    return text.replace("semantics: strict\n", f"{registration}semantics: strict\n")
+
+
 def test_findings_of_the_earlier_source_are_left_out(tmp_path: Path) -> None:
     before = tmp_path / "before.yaml"
     before.write_text(scenario("DL002", "found").read_text(encoding="utf-8"), encoding="utf-8")
     after = tmp_path / "after.yaml"
-    after.write_text(f"{before.read_text(encoding='utf-8')}  - impl: lost\n    dispatch: CPU\n", encoding="utf-8")
+    text = before.read_text(encoding="utf-8")
+    after.write_text(with_one_more(text, "  - impl: lost\n    dispatch: CPU\n"), encoding="utf-8")
     report = lint(after, against=before)
     assert [finding.identity for finding in report.findings] == [Identity("DL001", "test::lost", "", ("after.yaml",))]
     assert report.known == 3
     changed = tmp_path / "changed.yaml"
-    text = before.read_text(encoding="utf-8")
-    changed.write_text(f"{text}  - impl: scale\n    dispatch: CUDA\n    debug: third.py:1\n", encoding="utf-8")
+    changed.write_text(
+        with_one_more(text, "  - impl: scale\n    dispatch: CUDA\n    debug: third.py:1\n"), encoding="utf-8"
+    )
     report = lint(changed, against=before, select=("DL002", "DL006"))
     assert report.findings == ()
     assert report.known == 2
@@ -188,7 +195,9 @@ def test_a_baseline_does_not_accept_a_package_that_came_later(tmp_path: Path) ->
     run("check", str(source), "--select", "DL002", "--write-baseline", str(path))
     third = tmp_path / "third.yaml"
     text = source.read_text(encoding="utf-8")
-    third.write_text(f"{text}  - impl: scale\n    dispatch: CPU\n    debug: third_package/cpu.py:1\n", encoding="utf-8")
+    third.write_text(
+        with_one_more(text, "  - impl: scale\n    dispatch: CPU\n    debug: third_package/cpu.py:1\n"), encoding="utf-8"
+    )
     (finding,) = lint(third, select=("DL002",), accepted=load_baseline(str(path))).findings
     assert finding.message.startswith("the kernel from third_package/cpu.py:1 overrides that of second_package/cpu.py")
     moved = tmp_path / "moved.yaml"
