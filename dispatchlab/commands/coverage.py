@@ -18,9 +18,10 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
 @click.option(
     "--key",
     metavar="KEY",
-    required=True,
+    default="PrivateUse1",
+    show_default=True,
     type=ROW,
-    help="Runtime key of the backend, such as PrivateUse1.",
+    help="Runtime key of the backend.",
 )
 @operators_option
 @click.option(
@@ -70,11 +71,11 @@ def coverage(
 
     \b
     Examples:
-      dispatchlab coverage --key PrivateUse1
-      dispatchlab coverage --key PrivateUse1 --list missing --operator 'aten::_foreach*'
-      dispatchlab coverage --key PrivateUse1 --tag core --list missing
+      dispatchlab coverage
+      dispatchlab coverage --list missing --operator 'aten::_foreach*'
+      dispatchlab coverage --tag core --list missing
       dispatchlab coverage my_package --key MPS
-      dispatchlab coverage --key PrivateUse1 --report coverage.html
+      dispatchlab coverage --report coverage.html
       dispatchlab coverage my_backend.yaml --key npu --program train.py
     """
     from dispatchlab.questions.coverage.blocks import coverage_view
@@ -89,14 +90,15 @@ def coverage(
     source, imports = subject(source, keys=[key])
     recorded = recorded_from(source, imports=imports, report=note)
     row = runtime_key(key, privateuse1=recorded.privateuse1)
+    name = f"PyTorch {recorded.torch} with {' and '.join(imports)}" if imports else source
     view: View[Any]
     if programs:
-        view = program_coverage_view(program_coverage(recorded, row, programs, name=source, device=device or ""))
+        view = program_coverage_view(program_coverage(recorded, row, programs, name=name, device=device or ""))
     else:
         found = coverage_report(
             recorded,
             row,
-            name=source,
+            name=name,
             operators=with_tags(chosen(recorded, operators), tags),
             listed=tuple(map(Way, listed)),
         )

@@ -83,7 +83,6 @@ SOURCE = _Text("source", _source_of)
 SEMANTICS = _Text("name", _semantics_of)
 SEED = click.IntRange(min=-(2**63), max=2**64 - 1)
 """What the random numbers begin with."""
-"""How many processes; Python waits for no more than 61 on Windows."""
 
 
 def with_package(source: str) -> tuple[str, tuple[str, ...]]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from textwrap import shorten
 from typing import Final, Literal, Protocol, TypeAlias
 
 EventKind: TypeAlias = Literal[
@@ -96,7 +97,7 @@ class Raised:
     @property
     def line(self) -> str:
         """The name and the first line of the message."""
-        return f"{self.name}: {self.text.strip().partition(chr(10))[0].strip()[:200]}"
+        return f"{self.name}: {first_line(self.text)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +258,11 @@ class Trial:
     fix: Fix
     outcome: Literal["works", "fails", "refused", "not tried"]
     detail: str = ""
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a message, cut between words where it is long."""
+    return shorten(text.strip().partition("\n")[0], 200, placeholder=" ...")
 
 
 def operator_name(text: str) -> str:

@@ -348,7 +348,10 @@ class UnknownKeyError(DispatchLabError):
     text: str
 
     def __str__(self) -> str:
-        return f"{self.text!r} is not a dispatch key{did_you_mean(self.text, DispatchKey.__members__)}"
+        meant = did_you_mean(self.text, DispatchKey.__members__)
+        if not meant and self.text.islower():
+            meant = "; for a device of your own, name the package that renames PrivateUse1 to it, or write PrivateUse1"
+        return f"{self.text!r} is not a dispatch key{meant}"
 
 
 def parse_key(text: str) -> DispatchKey:

@@ -42,7 +42,4 @@ class TrialRun:
     @property
     def error(self) -> str:
         """The exception in a line."""
-        if not self.raised:
-            return ""
-        first = next((line for line in self.raised[0].text.splitlines() if line.strip()), "")
-        return f"{self.raised[0].name}: {first.strip()[:200]}"
+        return self.raised[0].line if self.raised else ""

@@ -39,7 +39,9 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
                 debugs,
                 Level.INFORMATION if fixed else Level.WARNING,
                 cause=" over ".join(dict.fromkeys(file_in(debug) for debug in debugs)),
-                fix="remove one of the two, or, after importing the other, "
+                fix=f"remove the kernel from {them.replace(' and of ', ' and that from ')}"
+                if fixed
+                else "remove one of the two, or, after importing the other, "
                 f'lib.impl("{operator.name.without_namespace}", fn, "{key}", allow_override=True)',
             )
     yield from _overwritten(subject.python)

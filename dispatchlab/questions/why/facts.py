@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from dispatchlab.model.failure import Failure, OperatorFacts, operator_name
+from dispatchlab.model.failure import Failure, OperatorFacts, first_line, operator_name
 from dispatchlab.questions.why.wording import (
     arguments_of,
     gradients_of,
@@ -176,7 +176,7 @@ class Words(dict[str, Any]):
     def said(self) -> str:
         """The line of the message in which the pattern was found."""
         first = self.groups[0].splitlines()[0]
-        return next(line for line in self.failure.text.splitlines() if first in line).partition(": ")[2][:200]
+        return first_line(next(line for line in self.failure.text.splitlines() if first in line).partition(": ")[2])
 
     @property
     def at(self) -> str:

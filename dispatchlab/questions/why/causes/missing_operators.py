@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dispatchlab.live.failure.definition_search import find_definition, last_version_with, package_of
-from dispatchlab.model.failure import Event, Failure, Position
+from dispatchlab.model.failure import Event, Failure, Position, first_line
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
 from dispatchlab.questions.why.wording import latest_kernel, listed, nearest, nth_argument
@@ -42,13 +42,13 @@ def failed_extension(words: Words) -> Mapping[str, object] | None:
 
 
 def _load_words(load: Event) -> Mapping[str, object]:
-    first = load.detail.splitlines()[0] if load.detail else ""
+    first = first_line(load.detail)
     if load.kind == "missing module":
         fix = f"install what provides {load.subject}, and `import {load.subject}` without catching ImportError"
     elif load.kind == "failed library":
-        fix = f"torch.ops.load_library({load.subject!r}) must succeed before the first use: {first[:200]}"
+        fix = f"torch.ops.load_library({load.subject!r}) must succeed before the first use: {first}"
     else:
-        fix = f"`import {load.subject}` must succeed before the first use: {first[:200]}"
+        fix = f"`import {load.subject}` must succeed before the first use: {first}"
     return {
         "kind": load.kind,
         "load": load.subject,

@@ -36,7 +36,7 @@ def own_exception(words: Words) -> Mapping[str, object] | None:
     about = re.search(r"dispatch|schema|operator|kernel|backend|torch\.ops|regist", raised.text)
     if not own and (not python or about is not None):
         return None
-    what = f"{raised.name}: {raised.text.partition(chr(10))[0][:160]}".removesuffix(": ")
+    what = raised.line.removesuffix(": ")
     noted = sorted({event.subject for event in failure.of("define", "custom_op", "impl", "entered mode", "compiled")})
     if raised.name == "AssertionError" and noted:
         what += f"; nothing that was noted of {', '.join(noted[:4])} explains the value"
