@@ -153,7 +153,7 @@ KINDS = {
     ),
     "stale": (
         impls("CompositeImplicitAutograd fn_math", "CompositeExplicitAutograd fn_any"),
-        "order-dependent: what calls of test::foo use at NestedTensorCPU and 33 more keys depends on which of *",
+        "order-dependent: what calls of test::foo use at AutogradCPU and 33 more keys depends on which of *",
     ),
     "stale_other": (
         impls("CompositeImplicitAutograd fn_math", "QuantizedCPU fn_q"),

@@ -16,10 +16,12 @@ from dispatchlab.engine.precedence import Slots, with_own
 from dispatchlab.engine.primitives import mismatch
 from dispatchlab.engine.reference_precedence import REASON_OF, plain_table
 from dispatchlab.engine.semantics import Semantics, SignatureLife
-from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, set_bits
 from dispatchlab.model.snapshot import Violation
 
+_EVERYDAY = (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.AutogradCPU, DispatchKey.AutogradCUDA)
+"""Keys that most calls use: of several, one of these is named first."""
 _UNDEFINED = KEY_BIT[DispatchKey.Undefined]
 _KERNEL, _OPERATOR = SignatureLife.KERNEL, SignatureLife.OPERATOR  # to look up a member takes longer than to compare it
 
@@ -85,9 +87,9 @@ def _stale(entry: OperatorEntry, expected: Slots, semantics: Semantics) -> Viola
     stale = stale_keys(entry.slots, expected)
     if outside := stale & ~semantics.precedence.slots:
         return Violation(entry.name, "slot that is none", f"a kernel is in the slots {outside:x}")
-    first = semantics.in_order(set_bits(stale))[0]
-    held, wanted = holding(entry.slots, first), holding(expected, first)
-    keys = tuple(map(str, semantics.keys_in(stale)))
+    slots = sorted(semantics.in_order(set_bits(stale)), key=lambda slot: SLOT_KEYS[slot] not in _EVERYDAY)
+    held, wanted = holding(entry.slots, slots[0]), holding(expected, slots[0])
+    keys = tuple(str(SLOT_KEYS[slot]) for slot in slots)
     detail = f"the slot of {keys[0]} holds {held.text if held else 'nothing'}"
     detail += f" and should hold {wanted.text if wanted else 'nothing'}"
     others = f" (with {', '.join(keys[1:4])}{', ...' if len(keys) > 4 else ''}: {len(keys)} slots)" if keys[1:] else ""

@@ -141,6 +141,11 @@ class _Pair:
             operator = stale["operator"].partition("::")[2]
             drop = _DROP_ONE if len(owners) == 2 else "drop one of them" if len(owners) > 2 else "drop it"
             fix = f'{drop}, or register a kernel at that key: lib.impl("{operator}", fn, "{stale["key"]}")'
+            if stale["count"]:  # one kernel more does not help the other keys
+                fix = drop
+                if self.example.flaw is Flaw.NON_COMMUTING and len(owners) == 2:
+                    earlier = next(step for step in self.example.expected_sequence if step in kernels)
+                    fix = f"{drop}, or always register {self._names((earlier,))} before the other"
             return Reason(cause, fix, tuple(kernels), tuple(self._differences()))
         named = [index for index in parts if (text := owner(shown_text(self.registrations[index]))) and text in first]
         members = tuple(named if len(named) > 1 else parts)
