@@ -282,7 +282,9 @@ def _stale(operator: str, kernels: Sequence[tuple[str, str]], sides: Sequence[Se
     keys = list(dict.fromkeys(head for head in heads if "::" not in head))  # the others are about the operator
     key = keys[0] if keys else "every key"
     cause = f"{stale_order_text(keys_text(key, len(keys)), kernels, operator=operator)}; no dump shows it"
-    return cause, f'drop one of the two, or lib.impl("{operator.partition("::")[2]}", fn, "{key}")'
+    # One kernel more does not help where several keys differ.
+    one_key = f'drop one of the two, or lib.impl("{operator.partition("::")[2]}", fn, "{key}")'
+    return cause, one_key if len(keys) == 1 else _ONE_ORDER
 
 
 def _registered(what: str, names: Sequence[str], sides: Sequence[Sequence[str]]) -> tuple[str, str]:

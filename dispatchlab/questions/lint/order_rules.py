@@ -100,6 +100,7 @@ def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages, 
     keys = first_of(reason.keys, _KEYS_SHOWN)
     depends = stale_order_text(keys, [(kernel.key, kernel.debug) for kernel in kernels])
     depends = f"{depends}{when}; no dump shows it"
+    drop = "drop one of the two" if len(kernels) > 1 else "drop it"
     return Found(
         str(operator.name),
         reason.keys[0],
@@ -107,8 +108,10 @@ def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages, 
         debugs,
         Level.INFORMATION if fixed and not now else Level.WARNING,
         cause=" and ".join(str(kernel.key) for kernel in kernels),
-        fix=f'lib.impl("{operator.name.without_namespace}", fn, "{reason.keys[0]}"), or drop '
-        f"{'one of the two' if len(kernels) > 1 else 'it'}",
+        # One kernel more does not help where several keys are stale.
+        fix=f'lib.impl("{operator.name.without_namespace}", fn, "{reason.keys[0]}"), or {drop}'
+        if len(reason.keys) == 1
+        else f"{drop}, or register the composite kernel last, in every order of imports",
     )
 
 
