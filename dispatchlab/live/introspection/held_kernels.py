@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.bridge.reserved_namespaces import SLOT_MEMORY
 from dispatchlab.live.bridge.running_keys import running_keys
 from dispatchlab.live.bridge.torch import bindings
@@ -27,7 +27,7 @@ from dispatchlab.live.introspection.slot_memory import (
 )
 from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG, PROVENANCE_OF_ALIAS, Provenance, aliases_of, entry_text
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.registries.model import read_dump
+from dispatchlab.registries.model import RecordedKernel
 
 # Note [Reading the registered kernels]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -72,21 +72,17 @@ class SlotReader:
         """True when it knows where slots and kernels are in this process."""
         return self._where is not None
 
-    def text(self, name: str, dump: str, table: str) -> str | None:
+    def text(self, name: str, kernels: Sequence[RecordedKernel], table: str) -> str | None:
         """Return the slots of an operator in the form of its table; None where they cannot be read.
 
         Args:
             name: the operator.
-            dump: its dump.
+            kernels: its kernels, as its dump shows them.
             table: its computed table.
         """
         where, entry = self._where, self._entries.get(name)
         registered = None if where is None or entry is None else _registered(where, entry)
         if where is None or entry is None or registered is None:
-            return None
-        try:
-            kernels = read_dump(dump).kernels
-        except (DispatchLabError, ValueError):
             return None
         texts = {self._ambiguous: _AMBIGUOUS}
         for key, words in registered.items():
@@ -97,11 +93,19 @@ class SlotReader:
             texts.update(zip(words, shown, strict=True))
         rows = rows_of(table)
         held = SlotView(where.layout, entry).fingerprints().tolist()
+        of_alias = {shown: _first_words(keys, registered) for shown, keys in _ALIASES.items()}
         lines = []
         for key, found, (fallback, fallback_row) in zip(running_keys().runtime, held, self._fallbacks, strict=True):
             row = rows.get(key)
-            wanted = MISSING if row is None else _words_of(row, key, registered, fallback)
-            if found == (self._ambiguous if row == _AMBIGUOUS else wanted):
+            if row is None:
+                wanted: int | None = MISSING
+            elif row == _AMBIGUOUS:
+                wanted = self._ambiguous
+            else:
+                shown = row[row.rfind("[") :]
+                wanted = fallback if shown == _FALLBACK else of_alias.get(shown)
+                wanted = _first_words((key,), registered) if shown == _KERNEL else wanted
+            if found == wanted:
                 text = row
             else:
                 text = None if found == MISSING else texts.get(found) or (fallback_row if found == fallback else _GONE)
@@ -112,19 +116,17 @@ class SlotReader:
 
 _AMBIGUOUS = entry_text(AMBIGUOUS_DEBUG, Provenance.AMBIGUOUS, fallthrough=False)
 _GONE = entry_text("a kernel that is no longer registered", Provenance.KERNEL, fallthrough=False)
-_PROVENANCES = {f"[{provenance}]": provenance for provenance in Provenance}
+_KERNEL, _FALLBACK = f"[{Provenance.KERNEL}]", f"[{Provenance.FALLBACK}]"
+_ALIASES = {f"[{shown}]": tuple(key.name for key in aliases_of(shown)) for shown in Provenance}
+"""The keys of the kernels that rows with an end are from; none for kernels of the row's own key."""
 
 
 def _provenance(key: DispatchKey) -> Provenance:
     return PROVENANCE_OF_ALIAS.get(key, Provenance.KERNEL)
 
 
-def _words_of(row: str, slot: str, registered: dict[str, list[int]], fallback: int) -> int | None:
-    """Return the identity of a row's kernel; None when it is not known."""
-    provenance = _PROVENANCES.get(row[row.rfind("[") :])
-    if provenance is None or provenance is Provenance.FALLBACK:
-        return None if provenance is None else fallback
-    keys = (slot,) if provenance is Provenance.KERNEL else (key.name for key in aliases_of(provenance))
+def _first_words(keys: Sequence[str], registered: dict[str, list[int]]) -> int | None:
+    """Return the identity of the kernel in force at the first key with one; None without one."""
     return next((registered[key][0] for key in keys if key in registered), None)
 
 
@@ -141,12 +143,17 @@ def _memory(process: int) -> int:  # which a copy of a process opens again, or i
     return os.open("/proc/self/mem", os.O_RDONLY)
 
 
+@cache
+def _names_of_keys() -> dict[int, str]:
+    return {number: name for name, number in running_keys().numbers.items()}
+
+
 def _registered(where: _KernelMap, entry: int) -> dict[str, list[int]] | None:
     """Return the words of the kernels at each key, the newest first."""
     head = _read(entry + where.offset, 4)
     if head is None or head[1] >= _MOST_KEYS or head[3] > head[1] + 1:
         return None
-    names = {number: name for name, number in running_keys().numbers.items()}
+    names = _names_of_keys()
     at, left, found = head[0], head[3], dict[str, list[int]]()
     while left:
         words = _read(at, _ENTRY_WORDS)

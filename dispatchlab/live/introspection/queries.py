@@ -22,6 +22,7 @@ from dispatchlab.model.dump_format import parse_table
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName, name_of
 from dispatchlab.model.snapshot import Snapshot, Violation
+from dispatchlab.registries.model import read_dump
 
 UPSTREAM = "PyTorch's own check"
 
@@ -99,7 +100,12 @@ def _look_at(
     is_dangling, log = dump in dangling, log_of_imports()
     if dump and log is not None:
         dump, table = placed_texts(log, dump, table)
-    slots = reader.text(text, dump, table) if dump else ""
+    slots: str | None = ""
+    if dump:
+        try:
+            slots = reader.text(text, read_dump(dump).kernels, table)
+        except (DispatchLabError, ValueError):
+            slots = None
     snapshot = Snapshot(
         name,
         without_roots(dump, roots),

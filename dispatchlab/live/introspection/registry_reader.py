@@ -217,12 +217,12 @@ def _names() -> list[str]:
 def _operator(name: str, roots: tuple[str, ...], slots: SlotReader) -> RecordedOperator:
     dump, table = bindings()._dispatch_dump(name), bindings()._dispatch_dump_table(name)
     read, log = read_dump(dump), log_of_imports()
-    held = slots.text(name, dump, table)
+    held = slots.text(name, read.kernels, table)
     if held == table:
         held = None
     elif held is not None and log is not None:
         dump, table = placed_texts(log, dump, table)
-        held = slots.text(name, dump, table)
+        held = slots.text(name, read_dump(dump).kernels, table)
     if log is not None:
         read = log.placed(read)
     kernels = tuple(replace(kernel, debug=without_root(kernel.debug, roots)) for kernel in read.kernels)
