@@ -93,7 +93,7 @@ class SlotReader:
             texts.update(zip(words, shown, strict=True))
         rows = rows_of(table)
         held = SlotView(where.layout, entry).fingerprints().tolist()
-        of_alias = {shown: _first_words(keys, registered) for shown, keys in _ALIASES.items()}
+        of_alias = {end: _first_words(keys, registered) for end, keys in _ALIASES.items()}
         lines = []
         for key, found, (fallback, fallback_row) in zip(running_keys().runtime, held, self._fallbacks, strict=True):
             row = rows.get(key)
@@ -102,9 +102,9 @@ class SlotReader:
             elif row == _AMBIGUOUS:
                 wanted = self._ambiguous
             else:
-                shown = row[row.rfind("[") :]
-                wanted = fallback if shown == _FALLBACK else of_alias.get(shown)
-                wanted = _first_words((key,), registered) if shown == _KERNEL else wanted
+                end = row[row.rfind("[") :]
+                wanted = fallback if end == _FALLBACK else of_alias.get(end)
+                wanted = _first_words((key,), registered) if end == _KERNEL else wanted
             if found == wanted:
                 text = row
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dispatchlab._gc_pause import collector_paused
@@ -30,28 +30,42 @@ class PackageFacts:
     failed: Mapping[str, str] = field(default_factory=dict)
 
 
-def package_facts(packages: Sequence[str], submodules: Sequence[str] = ()) -> PackageFacts:
+def package_facts(
+    packages: Sequence[str],
+    submodules: Sequence[str] = (),
+    *,
+    failed: Callable[[ImportFailedError], None] = lambda error: None,
+    imported: Callable[[], None] = lambda: None,
+) -> PackageFacts:
     """Import packages and then some of their modules, and return the facts for all questions.
 
     Args:
         packages: the modules, imported in this order.
         submodules: modules that are imported afterwards; one that fails costs itself alone.
+        failed: is called with the failure of each module.
+        imported: is called when all are imported and garbage was collected, before the facts are read.
 
     Raises:
         ImportFailedError: one cannot be imported.
         DispatchLabError: as for `record_registry`.
     """
     with collector_paused():  # else what has no reference may go before it is read
-        witness = _Witness(submodules)
-        record = record_packages(packages, witness)
+        witness = _Witness(submodules, failed, imported)
+        try:
+            record = record_packages(packages, witness)
+        except ImportFailedError as error:
+            failed(error)
+            raise
         return PackageFacts(record, witness.moments, tuple(witness.later), witness.failed)
 
 
 class _Witness:
     """Reads the registry while a recording goes on."""
 
-    def __init__(self, submodules: Sequence[str]) -> None:
-        self._submodules = submodules
+    def __init__(
+        self, submodules: Sequence[str], fails: Callable[[ImportFailedError], None], then: Callable[[], None]
+    ) -> None:
+        self._submodules, self._fails, self._then = submodules, fails, then
         self.later, self.failed = list[str](), dict[str, str]()
         self._reader = RegistryReader()
         self._before = self._after = before = self._reader.read()
@@ -68,6 +82,7 @@ class _Witness:
                 import_logged([name])
             except ImportFailedError as error:
                 self.failed[name] = error.reason.partition("\n")[0]
+                self._fails(error)
             else:
                 self.later.append(name)
 
@@ -75,5 +90,6 @@ class _Witness:
         self._after = self._reader.read(self._packages)
 
     def collected(self) -> None:
+        self._then()
         kept = self._reader.read(self._packages)
         self.moments = RegistryMoments(self._before, self._after, kept, called_functions())

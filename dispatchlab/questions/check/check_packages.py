@@ -150,7 +150,7 @@ def _asked(
 ) -> CheckReport:
     """Return the report with the answers of all questions but the trials."""
     try:
-        facts = _facts(named, later)
+        facts = _facts(named, later) if trials is None else trials.facts()
     except ImportFailedError as error:
         if trials is None or error.module not in named:
             raise

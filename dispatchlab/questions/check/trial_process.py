@@ -1,93 +1,131 @@
-"""The process that imports packages and runs the trials of their operators."""
+"""The trials of packages' operators, in a copy of the worker that has imported the packages."""
 
 from __future__ import annotations
 
+import gc
 import os
-import pickle
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Final
 
+from dispatchlab.live.bridge.torch import ImportFailedError
 from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
 from dispatchlab.live.failure.program_watch import ProgramWatch, frames_of, raised_of
 from dispatchlab.live.failure.torch_watch import start
+from dispatchlab.live.introspection.process_copies import ProcessCopy, Say, how_it_ended
 from dispatchlab.live.introspection.registry_reader import all_dumps
 from dispatchlab.live.introspection.site_log import running_ownership
+from dispatchlab.live.recording.package_facts import PackageFacts, package_facts
 from dispatchlab.live.trials.inputs import InputsError, noted_inputs, read_inputs
 from dispatchlab.live.trials.subject import Subject
-from dispatchlab.live.trials.trials import COMPILED, TRIALS, run_trials
+from dispatchlab.live.trials.trials import COMPILED, TRIALS, run_all_trials, run_trials
 from dispatchlab.model.failure import Event, Failure, Fix, Raised, Trial
 from dispatchlab.model.trial_run import TrialRun
-from dispatchlab.questions.check.trials import Run, TrialRequest
+from dispatchlab.questions.check.trials import Run, TrialRequest, TrialsFailedError
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 from dispatchlab.registries.model import read_dump
 
-_LONGEST_S: Final = 90.0
-_LONGEST_COMPILED_S: Final = 3000.0
+_trials: Final[list[ProcessCopy]] = []
+_failed_imports: Final[list[Run]] = []
 _BACKENDS: Final = ("CPU", "CUDA", "MPS", "XPU", "HPU", "XLA", "MTIA", "PrivateUse1")
 _ABOUT: Final = ("define", "impl", "custom_op")
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Write the answer to the request in the second file to the first: runs, or mistakes in the inputs."""
-    answer_file, request_file = map(Path, arguments)
-    request: TrialRequest = pickle.loads(request_file.read_bytes())
-    os.environ.update(TORCHINDUCTOR_FORCE_DISABLE_CACHES="1", TORCHINDUCTOR_COMPILE_THREADS="1")  # caches go by names
+def facts_and_trials(request: TrialRequest) -> PackageFacts:
+    """Import packages, start the trials of their operators in a copy of this process, and return the facts.
+
+    Raises:
+        ImportFailedError: a package cannot be imported; `trial_runs` returns why.
+    """
     sys.path[:] = [each for each in request.path if each not in sys.path] + sys.path
-    answer: list[Run] | str
-    try:
-        answer = list(_runs(request))
-    except InputsError as error:
-        answer = str(error)
-    answer_file.write_bytes(pickle.dumps(answer))
-    sys.stdout.flush()
-    os._exit(0)  # what a package has started may not end
-
-
-def _runs(request: TrialRequest) -> Iterator[Run]:
+    warnings.simplefilter("default")
+    vars(warnings)["showwarning"] = lambda *_, **__: None  # the watch notes them
     watch = ProgramWatch(os.getcwd(), request.packages)
     start(watch)
-    # Before what registers operators of its own is compared, and once for all forks.
-    for module in (
+    before = all_dumps()
+
+    def failed(error: ImportFailedError) -> None:
+        raised = error.__cause__ or error
+        frames, stack = frames_of(raised, watch)
+        run = TrialRun(
+            operator=error.module, trial="import", status="failed", raised=raised_of(raised), frames=frames, stack=stack
+        )
+        answer = _answer(run, watch)
+        if error.module in request.packages or (answer is not None and answer.dispatcher):
+            _failed_imports.append((run, answer))
+
+    def tried(say: Say) -> None:
+        gc.enable()
+        try:
+            say(list(_runs(request, watch, before)))
+        except InputsError as error:
+            say(str(error))
+
+    return package_facts(
+        request.packages, request.submodules, failed=failed, imported=lambda: _trials.append(ProcessCopy(tried))
+    )
+
+
+def trial_runs(limit_s: float) -> list[Run] | str:
+    """Return the runs, or a mistake in the inputs.
+
+    Raises:
+        TrialsFailedError: there is no answer.
+    """
+    runs = list(_failed_imports)
+    for copy in _trials:
+        try:
+            answer = next(copy.answers(lambda: limit_s), None)
+        except TimeoutError:
+            raise TrialsFailedError(f"there is no answer within {limit_s:g} s") from None
+        if answer is None:
+            raise TrialsFailedError(
+                f"their process ended with {how_it_ended(copy.code)}: {copy.printed().strip().rpartition(chr(10))[2]}"
+            )
+        if isinstance(answer, str):
+            return answer
+        runs += answer
+    return runs
+
+
+def _runs(request: TrialRequest, watch: ProgramWatch, before: Mapping[str, str]) -> Iterator[Run]:
+    os.environ.update(TORCHINDUCTOR_FORCE_DISABLE_CACHES="1", TORCHINDUCTOR_COMPILE_THREADS="1")  # caches go by names
+    ownership = running_ownership()  # importing a package may import parts of PyTorch that register
+    operators = [
+        operator
+        for operator, dump in sorted(all_dumps().items())
+        if before.get(operator) != dump and not ownership.is_own_operator(read_dump(dump))
+    ]
+    yield from ((run, _answer(run, watch)) for run in _registration_runs(watch))
+    given = read_inputs(request.inputs) if request.inputs else {}
+    if not operators:
+        return
+    for module in (  # once for all forks
         "torch._dynamo",
         "torch.fx.experimental.symbolic_shapes",
         *["torch.testing._internal.optests"] * request.whole,
     ):
         import_module(module)
-    before = all_dumps()
-    for package in (*request.packages, *request.submodules):
-        try:
-            import_module(package)
-        except Exception as error:
-            frames, stack = frames_of(error, watch)
-            outcome = partial(TrialRun, operator=package, trial="import", status="failed")
-            run = outcome(raised=raised_of(error), frames=frames, stack=stack)
-            answer = _answer(run, watch)
-            if package in request.packages:
-                yield run, answer
-                return
-            if answer is not None and answer.dispatcher:
-                yield run, answer
-    given = read_inputs(request.inputs) if request.inputs else {}
     noted = noted_inputs()
-    yield from ((run, _answer(run, watch)) for run in _registration_runs(watch))
-    end = time.monotonic() + (_LONGEST_COMPILED_S if request.whole else _LONGEST_S)
+    subjects = {
+        operator: Subject(
+            operator,
+            watch,
+            given.get(operator, ()),
+            noted.get(operator, []) + noted.get(operator.partition(".")[0], []),
+            request.seed,
+        )
+        for operator in operators
+    }
     names = [name for name in TRIALS if request.whole or name not in COMPILED]
-    ownership = running_ownership()  # importing a package may import parts of PyTorch that register
-    for operator, dump in sorted(all_dumps().items()):
-        if before.get(operator) == dump or ownership.is_own_operator(read_dump(dump)):
-            continue
-        if time.monotonic() > end:
-            yield TrialRun(operator=operator, trial="call", status="open", why="the time is over"), None
-            continue
-        calls = noted.get(operator, []) + noted.get(operator.partition(".")[0], [])
-        subject = Subject(operator, watch, given.get(operator, ()), calls, request.seed)
-        for run in run_trials(subject, names):
-            yield run, _answer(run, watch, partial(_try_fix, run=run, subject=subject))
+    runs = run_all_trials([*subjects.values()], names)
+    if request.whole:
+        runs = (run for subject in subjects.values() for run in run_trials(subject, names))
+    for run in runs:
+        yield run, _answer(run, watch, partial(_try_fix, run=run, subject=subjects[run.operator]))
 
 
 def _registration_runs(watch: ProgramWatch) -> Iterator[TrialRun]:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import subprocess
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.live.bridge.torch import ImportFailedError
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.check.report import Answer as Answered
 from dispatchlab.questions.check.report import Question
@@ -22,7 +17,11 @@ from dispatchlab.questions.lint.rule import Finding, Level
 from dispatchlab.questions.why.diagnose import Answer
 from dispatchlab.views.formatting import counted, first_of
 
-_BOOT: Final = "import sys; from dispatchlab.questions.check.trial_process import main; main(sys.argv[1:])"
+if TYPE_CHECKING:
+    from dispatchlab.live.recording.package_facts import PackageFacts
+    from dispatchlab.live.worker.engine import LiveEngine
+
+_WORKER: Final = "dispatchlab.questions.check.trial_process"
 _LACKING: Final = ("WHY401", "WHY501", "WHY508", "WHY531", "WHY622")
 """Causes that say what an operator does not have, which only its author knows to be wrong."""
 
@@ -68,10 +67,27 @@ class TrialsFailedError(DispatchLabError):
 
 
 class TrialProcess:
-    """The process of the trials, which runs while other questions are asked."""
+    """The worker that imports packages once, for the facts about them and for the trials, which run beside.
 
-    def __init__(self, process: subprocess.Popen[bytes], answer_file: Path) -> None:
-        self._process, self._file = process, answer_file
+    Args:
+        engine: the worker.
+        request: the packages.
+    """
+
+    def __init__(self, engine: LiveEngine, request: TrialRequest) -> None:
+        self._engine, self._request = engine, request
+        self._started = False
+
+    def facts(self) -> PackageFacts:
+        """Import the packages, start the trials, and return the facts of the import.
+
+        Raises:
+            ImportFailedError: a package cannot be imported.
+            DispatchLabError: PyTorch cannot be used.
+        """
+        self._started = True
+        found: PackageFacts = self._engine.ask(f"{_WORKER}:facts_and_trials", self._request)
+        return found
 
     def runs(self, limit_s: float) -> list[Run]:
         """Return the results of the trials.
@@ -79,13 +95,10 @@ class TrialProcess:
         Raises:
             TrialsFailedError: the process ended without an answer, or the inputs cannot be read.
         """
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(limit_s)
-        if not self._file.exists():
-            code = self._process.poll()
-            how = f"there is no answer within {limit_s:g} s" if code is None else f"their process ended with {code}"
-            raise TrialsFailedError(how)
-        found: list[Run] | str = pickle.loads(self._file.read_bytes())
+        if not self._started:
+            with suppress(ImportFailedError):
+                self.facts()
+        found: list[Run] | str = self._engine.ask(f"{_WORKER}:trial_runs", limit_s)
         if isinstance(found, str):
             raise TrialsFailedError(found)
         return found
@@ -94,21 +107,10 @@ class TrialProcess:
 @contextmanager
 def trial_process(request: TrialRequest) -> Iterator[TrialProcess]:
     """Start the process of the trials; leaving the block ends it."""
-    with tempfile.TemporaryDirectory() as folder:
-        answer_file, request_file = Path(folder) / "answer", Path(folder) / "request"
-        request_file.write_bytes(pickle.dumps(request))
-        path = os.pathsep.join(filter(None, (str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH"))))
-        with subprocess.Popen(
-            [sys.executable, "-c", _BOOT, str(answer_file), str(request_file)],
-            env={**os.environ, "PYTHONPATH": path},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as process:
-            try:
-                yield TrialProcess(process, answer_file)
-            finally:
-                process.kill()
+    from dispatchlab.live.worker.engine import LiveEngine
+
+    with LiveEngine() as engine:
+        yield TrialProcess(engine, request)
 
 
 def trials_answer(found: Sequence[Run], packages: Sequence[str], *, whole: bool) -> Answered:
