@@ -88,7 +88,7 @@ def test_functions_that_do_not_take_the_schema_are_named(tried: Try) -> None:
     }
     (norm,) = [each for each in findings(answer) if each.operator == "own::norm"]
     assert norm.message.startswith(
-        "the CPU kernel of own::norm at module0.py:5 takes (x, w), and PyTorch calls it with"
+        "the CPU kernel of own::norm at module0.py:5 takes (x, w), but PyTorch calls it with"
     )
     assert "def norm(x, w=None, *, eps=1e-05): ..." in norm.fix
     assert norm.owners == ("registered at module0.py:5",)
