@@ -48,8 +48,8 @@ class CheckSubjectError(DispatchLabError):
     found: str
 
     template = (
-        "check_order expects a scenario file, a Scenario, registrations such as Def and Impl, or "
-        "package='my_package', and was given {found}"
+        "check_order expects a scenario file, a Scenario, registrations such as Def and Impl, "
+        "or package='my_package', but got {found}"
     )
 
 

@@ -102,7 +102,7 @@ def test_what_was_checked_is_a_scenario_that_loads_back() -> None:
 def test_a_check_of_nothing_is_refused_with_what_was_found(subject: object, found: str) -> None:
     with pytest.raises(DispatchLabError) as caught:
         check_order(subject)  # type: ignore[arg-type]
-    assert str(caught.value).endswith(f"and was given {found}")
+    assert str(caught.value).endswith(f"but got {found}")
 
 
 @pytest.mark.parametrize(

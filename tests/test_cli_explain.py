@@ -226,7 +226,7 @@ def test_a_recorded_registry_is_explained(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["aten::add"], "aten::add has 2 overloads: name one of aten::add.Tensor, aten::add.Scalar"),
-        (["aten::ad*"], "'aten::ad*' is a glob, and explain takes one operator: name it"),
+        (["aten::ad*"], "'aten::ad*' is a glob, but explain needs the name of one operator"),
         (["aten::reluu"], "there is no operator aten::reluu in torch-2.13-cpu; did you mean aten::relu"),
         (["aten::relu", "cude"], "'cude' does not describe a tensor; did you mean cuda?"),
         (["aten::relu", "--exclude", "AutogradCPV"], "'AutogradCPV' is not a dispatch key; did you mean AutogradCPU?"),

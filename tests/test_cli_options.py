@@ -110,7 +110,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("permute five.yaml --package json", "--package json needs the installed PyTorch: add --engine torch"),
         ("permute five.yaml --engine torch --semantics strict", "--semantics strict is for the lab engine"),
         ("permute five.yaml --engine torch --snapshots", "the states of PyTorch cannot be read"),
-        ("permute five.yaml twice.yaml --snapshots", "--snapshots is for one scenario and 2 were given"),
+        ("permute five.yaml twice.yaml --snapshots", "--snapshots works with one scenario, but 2 were given"),
         ("dump", "no operator was named"),
         ("dump --list --engine torch --from torch-2.13", "torch-2.13 is a recording, which --engine torch cannot run"),
         ("dump --list --from five.yaml", "--list is for registries, and five.yaml is a scenario"),

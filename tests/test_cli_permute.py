@@ -223,7 +223,7 @@ def test_an_old_file_stays_when_there_is_nothing_to_save(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["five.yaml", "twice.yaml", "--save", "x"], "--save is for one scenario and 2 were given"),
+        (["five.yaml", "twice.yaml", "--save", "x"], "--save works with one scenario, but 2 were given"),
         (["five.yaml", "--save", "x"], "--save x: expected FILE.py for a program or FILE.yaml for a small scenario"),
         (["five.yaml", "--conform"], "--conform compares the live engine with its model: use it with --engine torch"),
         (["five.yaml", "--engine", "torch", "--semantics", "strict"], "leave one of the two out"),
@@ -375,7 +375,7 @@ def test_modules_are_permuted_and_their_lines_are_not(folder: Path) -> None:
 def test_what_is_about_single_registrations_is_refused_for_modules(folder: Path) -> None:
     (folder / "shop.yaml").write_text(MODULES)
     result = permute("shop.yaml", "--passes", "2")
-    assert "--passes is about single registrations, and this scenario has `modules`" in result.stderr
+    assert "--passes works with single registrations, but this scenario has `modules`" in result.stderr
 
 
 def test_a_counterexample_of_modules_is_saved_with_its_modules(folder: Path) -> None:

@@ -37,7 +37,7 @@ _QUESTIONS = ("order", "lint", "trials", "upgrade", "drift")
 @click.argument("names", metavar="[PACKAGE|SOURCE]...", nargs=-1, type=SOURCE)
 @click.option("--only", type=click.Choice(_QUESTIONS), multiple=True, help="Ask only this question; may be repeated.")
 @click.option("--select", metavar="RULE", multiple=True, help="Show only findings of RULE, such as DL004 or WHY3.")
-@click.option("--ignore", metavar="RULE", multiple=True, help="Leave out findings of RULE; may be repeated.")
+@click.option("--ignore", metavar="RULE", multiple=True, help="Hide findings of RULE; may be repeated.")
 @click.option("--run", "whole", is_flag=True, help="Also run the trials that need a compiler.")
 @click.option(
     "--inputs",
@@ -46,13 +46,13 @@ _QUESTIONS = ("order", "lint", "trials", "upgrade", "drift")
     help='Run operators on the inputs in FILE.py. It has INPUTS = {"ns::name": [(args, kwargs)]}. '
     "Default: inputs made from the schemas.",
 )
-@click.option("--no-submodules", is_flag=True, help="Import only the packages, not their other modules that register.")
+@click.option("--no-submodules", is_flag=True, help="Import only the packages, not their other modules.")
 @click.option("--orders", is_flag=True, help="Only import the packages in every order, and show the differences.")
 @operators_option
-@click.option("--against", metavar="SOURCE", type=SOURCE, help="With lint: leave out the findings that SOURCE has too.")
+@click.option("--against", metavar="SOURCE", type=SOURCE, help="With lint: hide the findings that SOURCE also has.")
 @baseline_options
 @report_option(" of all findings")
-@click.option("--all", "show_all", is_flag=True, help="Show all findings, not 20 causes, and every note.")
+@click.option("--all", "show_all", is_flag=True, help="Show all findings and every note, not only 20 causes.")
 @format_option("sarif", "github")
 def check(
     *,
@@ -76,13 +76,13 @@ def check(
 
     Imports the packages in new processes. Default: the packages of the checkout around the current folder, or else the
     bundled registry of the installed PyTorch. For a scenario, a record, a registry or `live` (the installed PyTorch),
-    lint is the only question.
+    only lint is asked.
 
     order compares orders of imports and of registrations; lint finds likely mistakes; trials run each operator in a
     dozen ways; upgrade compares with the newest PyTorch that dispatchlab knows; drift compares with a committed record.
     `dispatchlab rule DL004` explains a rule. Settings are in [tool.dispatchlab] of pyproject.toml: packages, fail,
     baseline, record, select, ignore, per-operator-ignores. The comment `# dispatchlab: ignore[DL004]` at the line of a
-    registration leaves out a finding.
+    registration hides a finding.
 
     Exit codes: 0: no error and no warning; 1: an error or a warning; 2: a package cannot be imported or registers
     nothing; 5: an import ends its process.

@@ -26,7 +26,7 @@ from dispatchlab.commands.output import Format, note, out, show_view
     "--cpp",
     is_flag=True,
     help="Show the C++ declarations of the functions: Functions.h, NativeFunctions.h, NativeMetaFunctions.h, "
-    "Operators.h and RegisterSchema.cpp, as PyTorch's build has them; with -o DIR write the files.",
+    "Operators.h and RegisterSchema.cpp, as in PyTorch's build; with -o DIR, write the files.",
 )
 @format_option()
 def codegen(

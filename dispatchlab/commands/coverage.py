@@ -62,12 +62,13 @@ def coverage(
 ) -> None:
     """Show which operators a backend can run: with its own kernel, through a composite, by fallback, or not at all.
 
-    SOURCE is a recorded registry, a bundled one's name, a scenario, `live` (the installed PyTorch), or a package, which
-    is imported into it. Default: the bundled registry of the installed PyTorch, or else the newest; for a key of CUDA,
-    one that has CUDA's kernels.
+    SOURCE is a recorded registry, the name of a bundled registry, a scenario, `live` (the installed PyTorch),
+    or a package, which is imported into the installed PyTorch. Default: the bundled registry of the installed
+    PyTorch, or else the newest; for a CUDA key, a registry with CUDA kernels.
 
-    --program runs a program, as 'python FILE.py' does, on a device at PrivateUse1 whose memory is the CPU's: only for
-    files you trust. Its output goes to standard error. The program names the device as it would on the real one.
+    --program runs a program, as 'python FILE.py' does, on a stand-in device at PrivateUse1 with memory of the
+    CPU: only for files you trust. The output of the program goes to standard error. The program uses the real
+    name of the device.
 
     \b
     Examples:

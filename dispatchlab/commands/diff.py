@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     type=click.Choice(["cxx", "python", "all"]),
     default="cxx",
     show_default=True,
-    help="Compare the registrations of the dispatcher (cxx), those of Python beside it, or both. For `live`, the last "
-    "two import Inductor and DTensor.",
+    help="Compare the registrations of the dispatcher (cxx), those of Python, or both. For `live`, python and all "
+    "import Inductor and DTensor.",
 )
 @click.option(
     "--all",
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Show every detail. Also compare what PyTorch registers on the first use of one of its parts.",
 )
-@click.option("--exit-code", is_flag=True, help="Exit with 1 when there is a difference; without it, always with 0.")
+@click.option(
+    "--exit-code", is_flag=True, help="Exit with 1 if there is a difference. Without this option, always exit with 0."
+)
 @report_option(" with every detail")
 @format_option()
 def diff(
@@ -55,19 +57,20 @@ def diff(
     page: str | None,
     format: Format | None,
 ) -> None:
-    """Report what an upgrade from A to B means: operators, schemas, kernels, composites, tags, fallbacks, slots.
+    """Report what an upgrade from A to B changes: operators, schemas, kernels, composites, tags, fallbacks,
+    slots.
 
-    A and B are recorded registries, names of bundled ones, scenarios, `live` (the installed PyTorch), or a package,
-    which is imported into it.
+    A and B are recorded registries, names of bundled registries, scenarios, `live` (the installed PyTorch), or
+    packages, which are imported into the installed PyTorch.
 
     The summary comes first. Each changed schema says whether it breaks callers, by PyTorch's own rule. Also reports
     what changes because the dispatcher changed. Not reported: moved lines, renamed files, and what PyTorch registers
     when one of its parts is first used.
 
-    With --layer python or all, counts for each registry of Python the entries of A alone, the entries of B alone, and
-    the entries whose function differs. Names each registry that cannot be compared.
+    With --layer python or all, counts the entries of each registry of Python: only in A, only in B, or with
+    another function. Names each registry that cannot be compared.
 
-    Exit codes: 0; with --exit-code, 1 when there is a difference (with --for, one that concerns FILE).
+    Exit codes: 0; with --exit-code, 1 if there is a difference (with --for, a difference for FILE).
 
     \b
     Examples:

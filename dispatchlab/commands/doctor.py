@@ -20,13 +20,13 @@ from dispatchlab.commands.output import Format, exit_with, note, out, progress_d
 )
 @format_option()
 def doctor(*, defect: str | None, defects: bool, measure: str | None, format: Format | None) -> None:
-    """Show the versions, what works with the installed PyTorch, and why the rest does not.
+    """Show the versions, the features that work with the installed PyTorch, and why others do not.
 
     Tries each feature in a new process, which imports PyTorch. With --defects DEFECT, prints the program of that defect
     and does not run it.
 
-    Exit codes: 0 when all that is installed works (also without PyTorch), else 1. With --defects: 0 without defects, 1
-    with any, 2 when no program can be run here.
+    Exit codes: 0 if every feature works (also without PyTorch), else 1. With --defects: 0 without defects, 1
+    with defects, 2 if no program can run here.
 
     \b
     Examples:

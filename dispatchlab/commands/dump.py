@@ -26,7 +26,8 @@ from dispatchlab.commands.output import Format, chosen_format, note, out_paged, 
 @click.option(
     "--after",
     metavar="SEQUENCE",
-    help="Run these steps before dumping, for example '+0 +2 -0'. Default: register all, in the order of the file.",
+    help="Run these steps before dumping, for example '+0 +2 -0'. Default: register everything, in the order of the "
+    "file.",
 )
 @engine_option("Engine to dump.")
 @semantics_option
@@ -38,7 +39,7 @@ from dispatchlab.commands.output import Format, chosen_format, note, out_paged, 
     type=ROW,
     help="Show only this row of the table, and what Python registers at this key; may be repeated.",
 )
-@click.option("--list", "listed", is_flag=True, help="List the operators of a registry, one a line.")
+@click.option("--list", "listed", is_flag=True, help="List the operators of a registry, one on each line.")
 @click.option(
     "--all",
     "everything",
@@ -50,7 +51,7 @@ from dispatchlab.commands.output import Format, chosen_format, note, out_paged, 
     type=click.Choice(["cxx", "python", "all"]),
     default="all",
     show_default=True,
-    help="Show the registrations of the dispatcher (cxx), those of Python beside it, or both.",
+    help="Show the registrations of the dispatcher (cxx), those of Python, or both.",
 )
 @format_option()
 @allow_import_option
@@ -65,7 +66,8 @@ def dump(
 ) -> None:
     """Show the kernels and the dispatch table of an operator, and what Python registers for it.
 
-    OP is a name, a name without overload, or a glob such as 'aten::add*'. --format text is what PyTorch itself prints.
+    OP is a name, a name without overload, or a glob such as 'aten::add*'. --format text prints the same text as
+    PyTorch.
 
     \b
     Examples:

@@ -46,7 +46,7 @@ MODES = (
     "--mode",
     metavar="MODE",
     type=click.Choice(MODES),
-    help="Make the call on the installed PyTorch under MODE, and show what it does: fake, make_fx, aot, compile, "
+    help="Make the call on the installed PyTorch under MODE, and show the result: fake, make_fx, aot, compile, "
     "export, functionalize, vmap, grad, autocast or dtensor.",
 )
 @click.option("--inference-mode", is_flag=True, help="Explain the call in inference mode.")
@@ -65,17 +65,18 @@ def explain(
 ) -> None:
     """Show which kernel a call of OP runs and why, without running it.
 
-    Shows the key sets, which keys are masked and whose fallthrough masks them, the keys that remain, the kernel, and
-    the candidates that lost, with the reasons. Then shows the same for each redispatch, down to a backend kernel.
+    Shows the key sets, the keys that are left out, the keys that remain, the kernel, and the kernels that lost,
+    each with the reason. Then shows the same for each redispatch, down to a backend kernel.
 
-    ARG is a SPEC, by position or as NAME=SPEC; a tensor that is not described is on the CPU. SPEC is a device (cpu,
+    ARG describes an argument: SPEC by position, or NAME=SPEC. Other tensors are on the CPU. SPEC is a device (cpu,
     cuda, meta, ...), a layout (sparse, csr, mkldnn, nested, ...), and any of quantized, requires_grad, conj, neg, zero,
-    inference, python (a subclass that intercepts calls). It is `none` for no tensor, and 'list:cpu, cuda' for a list.
-    The key of a backend (PrivateUse1, SparseCUDA) means a tensor of that backend, any other key (Functionalize) is
-    added to the tensor's. For a factory, describe the result with device=, layout= and dtype=.
+    inference, python (a subclass that intercepts calls). `none` means no tensor, and 'list:cpu, cuda' a list of
+    tensors. The key of a backend (PrivateUse1, SparseCUDA) means a tensor of that backend; any other key
+    (Functionalize) is added to the keys of the tensor. For a factory, describe the result with device=, layout=
+    and dtype=.
 
-    ARG may also be what Python writes for a number, a bool, a list or a text (1, 2.5, True, '[1, 2]', '"mean"'). A name
-    without overload goes to the first overload that takes the arguments, as in torch.ops.
+    ARG may also be a number, a bool, a list or a string in Python syntax (1, 2.5, True, '[1, 2]', '"mean"').
+    For a name without overload, explains the first overload that accepts the arguments, as in torch.ops.
 
     \b
     Examples:

@@ -28,7 +28,7 @@ class NoTerminalError(DispatchLabError):
     """The application was started where it cannot be drawn."""
 
     template = (
-        "explore needs a terminal, and standard input, output or error is none: use `dispatchlab dump` "
+        "explore needs a terminal, but standard input, output or error is not a terminal: use `dispatchlab dump` "
         "for output that can be piped"
     )
 
@@ -39,18 +39,18 @@ class NoTerminalError(DispatchLabError):
 @click.option(
     "--after",
     metavar="SEQUENCE",
-    help="Begin after these steps, for example '+0 +2 -0'. Default: register all, in the order of the file.",
+    help="Begin after these steps, for example '+0 +2 -0'. Default: register everything, in the order of the file.",
 )
 @semantics_option
 @allow_import_option
 def explore(*, source: str | None, **options: Any) -> None:
     """Register and release by hand, and see what each step changes.
 
-    Opens an application in the terminal: the registrations, the sequence of steps, the dispatch table with what the
-    last step changed, and the state graph around it or the explanation of a call. It checks every order as `permute`
-    does, and takes over the sequence of a counterexample. Press ? for all keys.
+    Opens an application in the terminal: the registrations, the sequence of steps, the dispatch table with the
+    changes of the last step, and the state graph or the explanation of a call. The application can check every
+    order, as `permute` does, and show a counterexample. Press ? for all keys.
 
-    For an operator, it shows the registrations in the registry. Without an argument it opens the example of
+    For an operator, it shows the registrations in the registry. Without an argument, it shows the example of
     `dispatchlab demo`. Needs pip install 'dispatchlab[explore]'.
 
     \b

@@ -15,17 +15,18 @@ from dispatchlab.commands.output import exit_with, note, out
     "--ci",
     type=click.Choice(["github", "sarif", "none"]),
     help="Write a workflow for GitHub, which shows findings as annotations (github) or uploads them (sarif, needs a "
-    "permission). Default: github where the checkout has a .github folder, else none.",
+    "permission). Default: github if the checkout has a .github folder, else none.",
 )
 def init(*, module: str | None, ci: str | None) -> None:
-    """Set up dispatchlab in the checkout of a package, the one that contains the current folder.
+    """Set up dispatchlab in the checkout that contains the current folder.
 
     Imports MODULE in a new process and records its registrations as a first scenario, with a golden file, below the
-    tests. Prints the lines to add to pytest's configuration, and writes a CI workflow. Keeps existing files. MODULE is
-    by default named like the project. Without PyTorch, or when nothing is registered, the first scenario is an example.
+    tests. Prints the lines to add to pytest's configuration, and writes a CI workflow. Keeps existing files.
+    Default: the MODULE with the name of the project. Without PyTorch, or if the package registers nothing, the
+    first scenario is an example.
 
-    Exit codes: 0; 1 when the order of the registrations matters. Then the test of the scenario also fails, until its
-    file says `expect: order-dependent`.
+    Exit codes: 0; 1 if the order of the registrations matters. Then the test of the scenario also fails, until
+    its file contains `expect: order-dependent`.
 
     \b
     Examples:

@@ -223,8 +223,9 @@ from_option = click.option(
     "source",
     metavar="SOURCE",
     type=SOURCE,
-    help="Read a scenario, a recorded registry, a bundled one by its name, `live` (the installed PyTorch), or a "
-    "package, which is imported into it. Default: the packages in [tool.dispatchlab] of the checkout, or else the "
+    help="Read a scenario, a recorded registry, the name of a bundled registry, `live` (the installed PyTorch), or a "
+    "package, which is imported into the installed PyTorch. Default: the packages in [tool.dispatchlab] of the "
+    "checkout, or else the "
     "bundled registry of the installed PyTorch.",
 )
 """`--from`, of a command about an operator."""
@@ -249,9 +250,7 @@ allow_import_option = click.option(
 
 def baseline_options(command: _Command) -> _Command:
     """Add `--baseline` and `--write-baseline` to a command with findings."""
-    accepts = click.option(
-        "--baseline", metavar="FILE", type=click.Path(), help="Leave out the findings that FILE accepts."
-    )
+    accepts = click.option("--baseline", metavar="FILE", type=click.Path(), help="Hide the findings that FILE accepts.")
     writes = click.option(
         "--write-baseline",
         metavar="FILE",

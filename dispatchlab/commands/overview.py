@@ -54,8 +54,8 @@ Commands:
 _TAIL = """
 Options:
   -q, --quiet  Print no progress and no notes on standard error.
-  --no-color   Print without colours, as NO_COLOR does; FORCE_COLOR asks for
-               them.
+  --no-color   Print without colours, as NO_COLOR does; FORCE_COLOR turns
+               them on.
   --no-pager   Print long output without a pager.
   --version    Show the version and exit.
   -h, --help   Show this message and exit.

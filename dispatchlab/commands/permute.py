@@ -52,8 +52,8 @@ from dispatchlab.commands.output import (
     default="auto",
     show_default=True,
     help="How to explore. auto: prove by the strongest reduction that applies. graph: visit every state once, with no "
-    "reduction. orders: run all n! times n! orders of registration and then release, which proves something of these. "
-    "sample: take random walks, where the state graph is too large.",
+    "reduction. orders: run all n! times n! orders of registration and then release, which proves only these. "
+    "sample: take random walks, for a state graph that is too large.",
 )
 @click.option("--samples", metavar="N", type=click.IntRange(min=1), help="With --walk sample: take N random walks.")
 @click.option("--seed", metavar="N", type=SEED, default=0, show_default=True, help="Random seed.")
@@ -61,7 +61,7 @@ from dispatchlab.commands.output import (
     "--passes",
     metavar="N",
     type=click.IntRange(min=1),
-    help="With --engine torch: take every edge N times, since the state cannot be read. Default: 8.",
+    help="With --engine torch: take every edge N times, because the state cannot be read. Default: 8.",
 )
 @click.option("--max-states", metavar="N", type=click.IntRange(min=1), help="Explore at most N states.")
 @click.option(
@@ -69,9 +69,9 @@ from dispatchlab.commands.output import (
     "timeout_s",
     metavar="SECONDS",
     type=click.FloatRange(min=0, min_open=True, max=10**9),
-    help="Stop after this many seconds. Default: 120 for each scenario with --engine torch, else no bound.",
+    help="Stop after this many seconds. Default: 120 for each scenario with --engine torch, else no limit.",
 )
-@click.option("--require-proof", is_flag=True, help="Exit with 3 when no violation was found and nothing was proved.")
+@click.option("--require-proof", is_flag=True, help="Exit with 3 if no violation was found, but there is no proof.")
 @click.option(
     "--conform",
     is_flag=True,
@@ -101,13 +101,13 @@ def permute(
     """Prove that the order of registrations does not matter, or show the shortest counterexample.
 
     A folder stands for all scenarios below it. A registry is a file, a bundled registry's name, a package, or `live`
-    (the installed PyTorch). It certifies each operator of a registry; of a package, those that PyTorch lacks. With
-    --operator it certifies operators of a scenario, too. Default: the packages in [tool.dispatchlab] of the checkout,
-    or else the bundled registry of the installed PyTorch.
+    (the installed PyTorch). permute checks each operator of a registry; of a package, only its own operators.
+    With --operator, it checks single operators of a scenario. Default: the packages in [tool.dispatchlab] of the
+    checkout, or else the bundled registry of the installed PyTorch.
 
-    The exit code is the highest of all: 0 as the scenario expects, 1 not as expected, 2 bad input, 3 a bound was hit
-    (or there is no proof and --require-proof), 4 nondeterministic, 5 the engine crashed; 130 after Ctrl-C, with the
-    results so far.
+    The exit code is the highest of all: 0 as the scenario expects, 1 not as expected, 2 bad input, 3 a limit was
+    reached (or there is no proof, with --require-proof), 4 nondeterministic, 5 the engine crashed; 130 after Ctrl-C,
+    with the results so far.
 
     \b
     Examples:

@@ -23,13 +23,13 @@ _FEW = 3
 @click.option(
     "-o", "--output", "file", metavar="FILE", type=click.Path(), help="The file to write. Default: print the record."
 )
-@click.option("--all", "everything", is_flag=True, help="Record everything that is registered, as a registry file.")
+@click.option("--all", "everything", is_flag=True, help="Record all registrations, as a registry file.")
 @click.option(
     "--check",
     "checked",
     metavar="FILE",
     type=click.Path(),
-    help="Compare with the record in FILE, and write nothing. Default of PACKAGE: the packages that FILE names.",
+    help="Compare with the record in FILE, and write nothing. Default packages: those that FILE names.",
 )
 @click.option(
     "--format", type=click.Choice(["text", "json"]), help="Output format of --check. Default: text.", default=None
@@ -42,14 +42,15 @@ def record(
     checked: str | None,
     format: Literal["text", "json"] | None,
 ) -> None:
-    """Import packages and record their registrations, as a scenario with the true call site of each.
+    """Import packages and record their registrations as a scenario, with the line of each registration.
 
     Prints the record unless -o names a file. Imports the packages in this order, in a new process. Leaves out the
-    registrations that PyTorch makes for itself. With --all, writes the whole registry of the running PyTorch after
-    these imports.
+    registrations that PyTorch makes for itself. With --all, writes the whole registry of the installed PyTorch
+    after these imports.
 
     With --check, compares the present registrations of the packages with those in FILE: operators, schemas, kernels and
-    calls of torch.library. Source locations do not count. Exit codes of --check: 0 when nothing differs, else 1.
+    calls of torch.library. Source locations are not compared. Exit codes of --check: 0 if there is no
+    difference, else 1.
 
     \b
     Examples:

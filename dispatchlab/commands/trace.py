@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 @click.argument("file", metavar="FILE.py")
 @click.argument("arguments", metavar="[ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
 @engine_option(
-    "Whose operators to trace: the lab's, or those of the installed PyTorch. Default: torch where FILE.py imports it.",
+    "Trace the operators of the lab, or of the installed PyTorch. Default: torch if FILE.py imports torch.",
     default=None,
 )
 @click.option("--sets", is_flag=True, help="Also show the origin of each key set, the guards and the kernels.")
 @operators_option
-@click.option("--key", "keys", metavar="KEY", multiple=True, type=ROW, help="Show calls to KEY only; may be repeated.")
+@click.option("--key", "keys", metavar="KEY", multiple=True, type=ROW, help="Show only calls at KEY; may be repeated.")
 @click.option("--summary", is_flag=True, help="Show which kernels ran, how often, and for how long.")
 @format_option()
 def trace(
@@ -38,14 +38,14 @@ def trace(
     summary: bool,
     format: Format | None,
 ) -> None:
-    """Run FILE.py and show every call of the operators: redispatches, keys, the key set of each argument.
+    """Run FILE.py and show every call of an operator: redispatches, keys, and the key set of each argument.
 
-    This runs the code in the file, as 'python FILE.py ARGUMENT...' does: only for files you trust. The output of the
-    program goes to standard error, and the trace is printed when the program is over. The exit code is the program's,
-    and 1 when it raises.
+    This runs the code in the file, as 'python FILE.py ARGUMENT...' does: only for files you trust. The output
+    of the program goes to standard error. The trace is printed after the program has ended. The exit code is
+    the exit code of the program, or 1 if the program raises.
 
-    For a program of PyTorch, shows the calls of its main thread: those of torch.ops, and those that a TorchDispatchMode
-    sees. Reads the kernels from the slots in memory.
+    For a PyTorch program, shows the calls of its main thread: calls of torch.ops, and calls that a
+    TorchDispatchMode sees. Reads the kernels from the slots in memory.
 
     \b
     Examples:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "--from",
     "source",
     metavar="REGISTRY",
-    help="With --text, ask a recorded registry, such as torch-2.9, and not the installed PyTorch.",
+    help="With --text, ask a recorded registry, such as torch-2.9, instead of the installed PyTorch.",
 )
 @format_option("github")
 def why(
@@ -35,10 +35,12 @@ def why(
 ) -> None:
     """Show why a program fails, and what fixes it.
 
-    Runs the program as Python does, notes what it registers and which call fails, and tries the fix in a copy of the
-    process. What the program prints goes to standard error. '-m MODULE' in place of the file runs a module.
+    Runs the program as Python does, notes its registrations and the call that fails, and tries the fix in a
+    copy of the process. The output of the program goes to standard error. '-m MODULE' instead of the file runs
+    a module.
 
-    The exit code is 0 when the program ends well, 1 with a cause, and the program's own where it calls sys.exit.
+    The exit code is 0 if the program succeeds and 1 if it fails. If the program calls sys.exit, the exit code
+    is its argument.
 
     \b
     Examples:

@@ -59,7 +59,7 @@ class NoStandInError(DispatchLabError):
     key: DispatchKey
 
     template = (
-        "--program needs a backend at PrivateUse1, for which a device can stand in, but {key} is another key: "
+        "--program needs a backend at PrivateUse1, but {key} is another key: "
         "give --key PrivateUse1, or the name of the device"
     )
 

@@ -152,7 +152,7 @@ def test_without_a_terminal_it_says_what_to_do(tmp_path: Path) -> None:
     result = run(tmp_path, "explore")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == (
-        "explore needs a terminal, and standard input, output or error is none: use `dispatchlab dump` "
+        "explore needs a terminal, but standard input, output or error is not a terminal: use `dispatchlab dump` "
         "for output that can be piped\n"
     )
 

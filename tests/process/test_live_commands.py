@@ -101,7 +101,7 @@ def test_a_package_that_is_not_imported_has_no_operators(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["dump", "aten::relu", "--engine", "torch", "--after", "+0"], "name it with --from SCENARIO"),
+        (["dump", "aten::relu", "--engine", "torch", "--after", "+0"], "name the scenario with --from SCENARIO"),
         (["dump", "aten::relu", "--engine", "torch", "--from", "nobody"], "there is no registry 'nobody': "),
         (["permute", "five.yaml", "--package", "nobody"], "add --engine torch"),
         (["permute", "name.yaml", "--engine", "torch"], "no binding registers a name alone"),

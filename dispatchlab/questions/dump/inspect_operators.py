@@ -49,7 +49,7 @@ class OneOperatorError(DispatchLabError):
 
     asked: str
 
-    template = "{asked!r} is a glob, and explain takes one operator: name it"
+    template = "{asked!r} is a glob, but explain needs the name of one operator"
 
 
 class RecordOnTorchError(DispatchLabError):
@@ -65,7 +65,7 @@ class SequenceWithoutScenarioError(DispatchLabError):
 
     sequence: str
 
-    template = "--after {sequence} numbers the registrations of a scenario: name it with --from SCENARIO"
+    template = "--after {sequence} needs the registrations of a scenario: name the scenario with --from SCENARIO"
 
 
 def inspect_operator(operator: str, *, source: str | None = None, options: InspectOptions = USUAL) -> Inspection:

@@ -22,7 +22,9 @@ class TooManyStatesError(DispatchLabError):
 
     states: int
 
-    template = "the predicate holds in {states:,} states, but there are more: raise max_states, or register less"
+    template = (
+        "the predicate holds in {states:,} states, but there are more: increase max_states, or use fewer registrations"
+    )
 
 
 @dataclass(frozen=True, slots=True)

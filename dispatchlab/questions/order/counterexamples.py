@@ -60,7 +60,7 @@ print(*unified_diff(expected, actual, "expected", "actual", lineterm=""), sep="\
 class OneSequenceError(DispatchLabError):
     """A program compares two sequences, and the counterexample has one."""
 
-    template = "a program compares two sequences, and here one fails by itself: save it as a scenario"
+    template = "a program needs two sequences to compare, but a single sequence fails here: save it as a scenario"
 
 
 class KeptNameError(DispatchLabError):

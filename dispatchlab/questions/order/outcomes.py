@@ -29,7 +29,7 @@ class OneScenarioError(DispatchLabError):
     option: str
     count: int
 
-    template = "{option} is for one scenario and {count} were given: name one file"
+    template = "{option} works with one scenario, but {count} were given: name one file"
 
 
 class NoStatesError(DispatchLabError):

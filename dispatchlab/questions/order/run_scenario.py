@@ -53,7 +53,7 @@ class ModulesError(DispatchLabError):
 
     option: str
 
-    template = "{option} is about single registrations, and this scenario has `modules`: leave one of the two out"
+    template = "{option} works with single registrations, but this scenario has `modules`: leave one of the two out"
 
 
 class NothingToExploreError(DispatchLabError):
