@@ -4,6 +4,7 @@ from __future__ import annotations
 
 FIVE = """\
 claim: Five registrations of one operator do not care who comes first.
+semantics: strict
 keys: [Undefined, CPU, CUDA, AutogradCPU]
 registrations:
   - def: foo(Tensor x) -> Tensor
@@ -38,6 +39,7 @@ registrations:
 
 TWICE = """\
 claim: Of two kernels at one key the newest is used.
+semantics: strict
 expect: order-dependent
 keys: [CPU]
 registrations:
@@ -86,7 +88,7 @@ def many(count: int) -> str:
     )
     keys = [*backends, *(f"Sparse{backend}" for backend in backends)][:count]
     impls = "".join(f"  - impl: foo\n    dispatch: {key}\n    debug: fn_{key}\n" for key in keys)
-    return f"claim: Many kernels.\nregistrations:\n{impls}"
+    return f"claim: Many kernels.\nsemantics: strict\nregistrations:\n{impls}"
 
 
 STAYS = """\

@@ -20,7 +20,7 @@ class Table:
     """An operator with kernels at some keys, each named after its key."""
 
     def __init__(self, *keys: DispatchKey, fallbacks: tuple[DispatchKey, ...] = ()) -> None:
-        self.dispatcher = Dispatcher(builtin_fallbacks=False)
+        self.dispatcher = Dispatcher("strict", builtin_fallbacks=False)
         registrations: list[Registration] = [
             *(impl(key, str(key)) for key in keys),
             *(fallback(key, "fallback") for key in fallbacks),
@@ -102,7 +102,7 @@ def test_backends_without_an_autograd_key_of_their_own_make_autograd_other_ambig
 
 
 def test_a_fallthrough_kernel_counts_as_a_kernel() -> None:
-    dispatcher = Dispatcher(builtin_fallbacks=False)
+    dispatcher = Dispatcher("strict", builtin_fallbacks=False)
     handles = [dispatcher.register(impl(K.CPU, "skip", FALLTHROUGH)), dispatcher.register(impl(CIA, "math"))]
     assert rows(dispatcher, K.CPU, K.AutogradCPU) == {"CPU": "fallthrough skip [kernel]"}
     assert len(handles) == 2
@@ -146,7 +146,7 @@ def test_a_fallback_fills_the_slots_of_earlier_and_later_operators(semantics: st
 
 
 def test_a_second_fallback_of_a_key_is_refused_with_both_of_them_named() -> None:
-    dispatcher = Dispatcher(builtin_fallbacks=False)
+    dispatcher = Dispatcher("strict", builtin_fallbacks=False)
     first = dispatcher.register(fallback(K.XLA, "first"))
     before = state(dispatcher)
     error = refused(dispatcher, fallback(K.XLA, "second"))

@@ -66,7 +66,7 @@ def test_symbolic_integer_kernels_have_a_signature_of_their_own(semantics: str) 
 
 
 def test_a_signature_mismatch_masks_a_schema_mismatch() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher("strict")
     handles = [dispatcher.register(define()), dispatcher.register(impl(K.CPU, "a", BY_REFERENCE))]
     assert refused(dispatcher, impl(K.CUDA, "b", typed("(int _0) -> int _0"))).kind is ErrorKind.SIGNATURE_MISMATCH
     handles[1].release()

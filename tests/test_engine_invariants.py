@@ -163,7 +163,7 @@ FOLLOWS = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_entry_is_found_and_nothing_else_is_blamed(name: str) -> None:
     corrupt, rule, detail = BROKEN[name]
-    dispatcher = Dispatcher(builtin_fallbacks=False)
+    dispatcher = Dispatcher("strict", builtin_fallbacks=False)
     handles = [
         dispatcher.register(Def(define().schema, tags=frozenset({"pointwise"}))),
         dispatcher.register(impl(K.CPU, "fn", TYPED)),
@@ -200,7 +200,7 @@ def test_a_signature_that_pytorch_should_hold_and_does_not_is_found() -> None:
 
 
 def test_a_slot_that_does_not_follow_a_fallback_is_found() -> None:
-    dispatcher = Dispatcher(builtin_fallbacks=False)
+    dispatcher = Dispatcher("strict", builtin_fallbacks=False)
     handle = dispatcher.register(impl(K.CPU, "fn"))
     overwrite(dispatcher, FALLBACKS, Fallbacks({KEY_BIT[K.XLA]: RegisteredKernel(BOXED, "fb", K.XLA)}))
     found = dispatcher.violations(FOO)
@@ -210,7 +210,7 @@ def test_a_slot_that_does_not_follow_a_fallback_is_found() -> None:
 
 
 def test_all_operators_are_checked_and_an_unknown_one_is_an_error() -> None:
-    dispatcher = Dispatcher(builtin_fallbacks=False)
+    dispatcher = Dispatcher("strict", builtin_fallbacks=False)
     handles = [dispatcher.register(impl(K.CPU, "fn", operator=name)) for name in (FOO, BAR)]
     for name in (FOO, BAR):
         entry = dispatcher.operator_entry(name)
@@ -226,7 +226,7 @@ def test_all_operators_are_checked_and_an_unknown_one_is_an_error() -> None:
 
 
 def test_upstream_compares_functions_only_and_skips_undefined() -> None:
-    dispatcher = Dispatcher(builtin_fallbacks=False)
+    dispatcher = Dispatcher("strict", builtin_fallbacks=False)
     handle = dispatcher.register(impl(K.CPU, "fn", BOXED))
     entry = dispatcher.operator_entry(FOO)
     assert entry is not None
@@ -262,7 +262,7 @@ def test_upstream_compares_functions_only_and_skips_undefined() -> None:
     ],
 )
 def test_what_is_of_nothing_in_force_is_found(broken: Callable[[OperatorEntry], State], rule: str) -> None:
-    dispatcher = Dispatcher(builtin_fallbacks=False)
+    dispatcher = Dispatcher("strict", builtin_fallbacks=False)
     handles = [dispatcher.register(define()), dispatcher.register(impl(K.CPU, "fn"))]
     entry = dispatcher.operator_entry(FOO)
     assert entry is not None

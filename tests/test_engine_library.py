@@ -52,7 +52,7 @@ def test_a_library_reads_as_torch_library_does() -> None:
 
 
 def test_a_library_prints_where_it_was_called_and_the_function_so_that_kernels_can_be_told_apart() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher("strict")
     library = Library("test", "FRAGMENT", dispatcher=dispatcher)
     begin = test_a_library_prints_where_it_was_called_and_the_function_so_that_kernels_can_be_told_apart
     opened = begin.__code__.co_firstlineno + 2
@@ -333,7 +333,7 @@ def test_the_end_of_a_with_block_releases_a_library() -> None:
 
 
 def test_a_second_kernel_of_a_key_warns_of_the_override() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher("strict")
     library = Library("test", "IMPL", "CPU", dispatcher=dispatcher)
     library.impl("foo", kernel, debug="old")
     with pytest.warns(OverrideWarning, match="new replaces old"):

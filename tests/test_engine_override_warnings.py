@@ -54,7 +54,7 @@ def test_pytorch_warns_once_in_a_process_of_overrides_but_at_meta_and_mtia(
 
 
 def test_overrides_within_one_block_are_warned_of() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher("strict")
     inside = [impl(K.CPU, debug) for debug in "abc"]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -67,7 +67,7 @@ def test_overrides_within_one_block_are_warned_of() -> None:
 
 
 def test_a_fallthrough_that_overrides_a_kernel_is_warned_of() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher("strict")
     one = dispatcher.register(impl(K.CPU, "a"))
     with pytest.warns(OverrideWarning, match="b replaces a"):
         two = dispatcher.register(impl(K.CPU, "b", FALLTHROUGH))
@@ -76,7 +76,7 @@ def test_a_fallthrough_that_overrides_a_kernel_is_warned_of() -> None:
 
 
 def test_the_warning_points_at_the_line_that_registers() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher("strict")
     library = Library("test", "IMPL", "CPU", dispatcher=dispatcher)
     library.impl("foo", print)
     with pytest.warns(OverrideWarning) as caught:
@@ -86,7 +86,7 @@ def test_the_warning_points_at_the_line_that_registers() -> None:
 
 
 def test_a_warning_that_is_made_an_error_refuses_the_kernel() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher("strict")
     handle = dispatcher.register(impl(K.CPU, "a"))
     before = state(dispatcher)
     with warnings.catch_warnings():

@@ -27,7 +27,8 @@ def opened(text: str) -> tuple[Subject, InteractiveSession]:
 
 
 TWO = (
-    "{claim: A., registrations: [{def: foo(Tensor x) -> Tensor, debug: d}, {impl: foo, dispatch: CPU, debug: a}, "
+    "{claim: A., semantics: strict, registrations: [{def: foo(Tensor x) -> Tensor, debug: d}, "
+    "{impl: foo, dispatch: CPU, debug: a}, "
     "{impl: foo, dispatch: CPU, debug: b}, {def: foo() -> (), debug: e}]}"
 )
 

@@ -121,7 +121,9 @@ def test_what_all_orders_find_is_explained_as_the_graph_explains_it() -> None:
     two = [Impl(FOO, DispatchKey.CPU, debug=debug) for debug in ("one", "two")]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of overrides
-        orders, graph = (explore(LabEngine(), two, [FOO], WalkOptions(walk=walk)) for walk in ("orders", "graph"))
+        orders, graph = (
+            explore(LabEngine("strict"), two, [FOO], WalkOptions(walk=walk)) for walk in ("orders", "graph")
+        )
     assert orders.counterexample == graph.counterexample
     assert orders.counterexample is not None
     assert orders.counterexample.why == ("one and two both set the CPU kernel of test::foo; the later one wins",)

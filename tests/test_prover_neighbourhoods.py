@@ -129,7 +129,7 @@ def test_engines_that_keep_a_coupling_to_themselves_are_judged_as_by_every_seque
 
 
 def test_twenty_kernels_of_one_operator_are_proved_in_neighbourhoods() -> None:
-    found = explore(LabEngine(), at_keys(20), [FOO])
+    found = explore(LabEngine("strict"), at_keys(20), [FOO])
     assert (found.verdict, found.reductions, found.never_accepted) == (
         Verdict.ORDER_INDEPENDENT,
         ("neighbourhoods",),
@@ -153,7 +153,7 @@ def test_an_interrupt_between_two_walks_keeps_what_was_covered(moment: str, monk
 
 
 def test_the_walk_of_everything_can_be_asked_for() -> None:
-    found = explore(LabEngine(), at_keys(6), [FOO], WalkOptions(walk="graph"))
+    found = explore(LabEngine("strict"), at_keys(6), [FOO], WalkOptions(walk="graph"))
     assert (found.reductions, found.neighbourhoods, found.sets) == ((), 0, 64)
 
 
@@ -175,8 +175,10 @@ def test_an_order_among_kernels_of_one_key_is_kept() -> None:
     first = at_keys(18)
     again = [replace(one, debug=f"again_{one.key}") for one in first[3:7] if isinstance(one, Impl)]
     order = [(3 + at, 18 + at) for at in range(4)]
-    assert explore_forkable(LabEngine(), [*first, *again], [FOO], order=order).verdict is Verdict.ORDER_INDEPENDENT
-    free = explore_forkable(LabEngine(), [*first, *again], [FOO])
+    assert (
+        explore_forkable(LabEngine("strict"), [*first, *again], [FOO], order=order).verdict is Verdict.ORDER_INDEPENDENT
+    )
+    free = explore_forkable(LabEngine("strict"), [*first, *again], [FOO])
     assert free.counterexample is not None
     assert len(free.counterexample.actual_sequence) == 2
 
@@ -198,7 +200,7 @@ def test_a_signature_that_outlives_its_kernel_is_found_among_many_kernels_of_a_t
 def test_conflicts_and_what_is_never_accepted_have_the_numbers_of_the_scenario() -> None:
     twice = Def(parse_schema("test::foo(Tensor y) -> Tensor"), debug="twice")
     many = Def(parse_schema(f"test::foo({', '.join(f'Tensor x{at}' for at in range(70))}) -> Tensor"), debug="many")
-    found = explore(LabEngine(), [*at_keys(16), twice, many], [FOO])
+    found = explore(LabEngine("strict"), [*at_keys(16), twice, many], [FOO])
     assert found.neighbourhoods
     assert [(one.members, one.kind) for one in found.conflicts] == [
         ((17,), "too_many_arguments"),
@@ -224,7 +226,7 @@ def test_an_engine_that_declares_nothing_is_walked_as_a_whole() -> None:
 
 def test_semantics_that_do_not_declare_their_groups_are_walked_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LabSpace, "dependences", lambda _: "nobody knows")
-    assert "nobody knows" in reasons(explore(LabEngine(), at_keys(20), [FOO], WalkOptions(max_states=100)))
+    assert "nobody knows" in reasons(explore(LabEngine("strict"), at_keys(20), [FOO], WalkOptions(max_states=100)))
 
 
 # --- each check is needed
@@ -343,7 +345,7 @@ def test_a_precedence_with_other_groups_than_it_declares_is_not_proved(monkeypat
     monkeypatch.setitem(plain.__dict__, "groups", composite)
     keys = (DispatchKey.CPU, DispatchKey.CompositeImplicitAutograd, DispatchKey.Autograd, DispatchKey.CUDA)
     some: list[Registration] = [DEF, *(Impl(FOO, key, debug=str(key)) for key in keys)]
-    found = explore_forkable(LabEngine(), some, [FOO], least=0)
+    found = explore_forkable(LabEngine("strict"), some, [FOO], least=0)
     assert found.neighbourhoods == 0
     assert "depends on more than the engine declares" in found.notes[0]
 
@@ -354,7 +356,7 @@ def kernels_of_one_key(count: int) -> list[Registration]:
 
 @pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")
 def test_of_very_many_kernels_of_one_key_two_show_that_order_matters() -> None:
-    found = explore(LabEngine(), kernels_of_one_key(1_000), [FOO])
+    found = explore(LabEngine("strict"), kernels_of_one_key(1_000), [FOO])
     assert (found.verdict, found.neighbourhoods) == (Verdict.ORDER_DEPENDENT, 1)
     assert found.counterexample is not None
     first, second = found.counterexample.expected_sequence
@@ -365,6 +367,6 @@ def test_of_very_many_kernels_of_one_key_two_show_that_order_matters() -> None:
 def test_of_very_many_kernels_of_one_key_the_first_are_explored_and_the_report_says_so() -> None:
     count = 450
     with mock.patch.object(neighbourhoods, "_FIRST", 20):
-        found = explore(LabEngine(), kernels_of_one_key(count), [FOO], order=[range(count)])
+        found = explore(LabEngine("strict"), kernels_of_one_key(count), [FOO], order=[range(count)])
     assert (found.verdict, found.neighbourhoods) == (Verdict.INCOMPLETE, 20)
     assert found.notes == ("stopped after 20 of 25,200 neighbourhoods, which showed no difference",)

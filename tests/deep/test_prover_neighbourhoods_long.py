@@ -53,11 +53,11 @@ def test_many_that_decide_about_one_another_are_explored_together_and_the_report
     ]
     names = [NameOnly(FOO) for _ in range(12)]
     claims = [Claim("ns", f"claim_{at}") for at in range(20)]
-    found = explore(LabEngine(), [DEF, *names, *kernels], [FOO])
+    found = explore(LabEngine("strict"), [DEF, *names, *kernels], [FOO])
     assert found.verdict is Verdict.ORDER_INDEPENDENT
     assert len(found.conflicts) == 64
     assert "16 of the 29 registrations act on one another, and were explored together" in found.notes
-    found = explore_forkable(LabEngine(), [*at_keys(16), *claims], [FOO])
+    found = explore_forkable(LabEngine("strict"), [*at_keys(16), *claims], [FOO])
     assert (found.verdict, len(found.conflicts)) == (Verdict.ORDER_INDEPENDENT, 190)
 
 
@@ -69,5 +69,5 @@ def test_progress_has_no_total_where_it_is_not_known_how_many_exclude_one_anothe
     unlike = [replace(one, kernel=Kernel(signature=f"int ({at % 2})")) for at, one in enumerate(alike)]
     for kernels, is_known in ((alike, True), (unlike, False)):
         seen: list[Progress] = []
-        explore(LabEngine(), [DEF, *(NameOnly(FOO) for _ in range(6)), *kernels], [FOO], progress=seen.append)
+        explore(LabEngine("strict"), [DEF, *(NameOnly(FOO) for _ in range(6)), *kernels], [FOO], progress=seen.append)
         assert (seen[-1].total_edges is not None) is is_known
