@@ -127,7 +127,7 @@ class OrderCheck:
     >>> two.verdict, two.as_expected
     (Verdict.ORDER_DEPENDENT, False)
     >>> print(two)  # doctest: +ELLIPSIS
-    registrations: order-dependent (model: strict, an idealised dispatcher), NOT as expected: order-independent
+    registrations: order-dependent (model: torch-...), NOT as expected: order-independent
     cause: fn_1 and fn_2 both set the CPU kernel of test::foo; the later one wins
     ...
 
@@ -206,7 +206,8 @@ def check_order(
         package: in place of a subject, a package to import in a process of its own: what it registers is checked in
             every order in which its modules can be imported.
         engine: `lab`, or `torch` for the installed PyTorch; `lab` when left out, and `torch` for a package.
-        semantics: which dispatcher the lab engine is; what the scenario names, or `strict`, when left out.
+        semantics: which dispatcher the lab engine is; what the scenario names, or the newest PyTorch, when
+            left out.
         walk: `auto` proves by the strongest reduction that applies; `graph` visits every state once, with no reduction;
             `orders` runs every order; `sample` walks at random.
         samples: how many random walks `sample` takes.

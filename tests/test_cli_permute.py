@@ -13,13 +13,18 @@ import pytest
 from click.testing import CliRunner, Result
 from expecttest import assert_expected_inline
 
+from dispatchlab import Dispatcher, check_order, explore
 from dispatchlab.cli import main
 from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.model.profile import bundled_profiles
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover.limits import WalkOptions
 from dispatchlab.prover.lockstep import lockstep
 from dispatchlab.prover.protocol import EngineCrashed
+from dispatchlab.questions.explore.session_subject import subject_of_scenario
 from dispatchlab.questions.order.conformance import sentence
+from dispatchlab.questions.order.golden import golden
+from dispatchlab.questions.sources.find_sources import recorded_from
 from dispatchlab.scenario import Scenario, UnwritableError, parse_scenario
 from tests.scenario_texts import COMPOSITES, FIVE, MODULES, TWICE, TWO_DEFS, many
 
@@ -413,6 +418,27 @@ def test_what_a_fallback_changes_is_observed_though_no_registration_names_it(fol
     assert permute("seen.yaml").exit_code == 0
 
 
+def test_a_scenario_that_names_no_dispatcher_is_about_the_newest_pytorch(folder: Path) -> None:
+    text = COMPOSITES.replace("semantics: torch-2.13\n", "") + "  - def: foo(Tensor x) -> Tensor\n"
+    path = str(folder / "unnamed.yaml")
+    Path(path).write_text(text)
+    newest, scenario = bundled_profiles()[-1], parse_scenario(text)
+    assert permute(path).stdout.startswith(f"{path}: order-dependent (model: {newest}), as expected\n")
+    assert f"verdict: order-dependent (model: {newest})\n" in golden(scenario)[1]
+    assert str(check_order(path)).startswith(f"{path}: order-dependent (model: {newest}), as expected\n")
+    fresh = lambda operators: operators[0].slots in (None, operators[0].table)  # noqa: E731
+    assert [explore(path, always=fresh, semantics=name).holds for name in (None, newest, "strict")] == [
+        False,
+        False,
+        True,
+    ]
+    for command in (["dump", "foo"], ["explain", "foo", "cpu"]):
+        shown = CliRunner().invoke(main, [*command, "--from", path, "--format", "json"]).stdout
+        assert json.loads(shown)["semantics"] == newest
+    assert subject_of_scenario(scenario).semantics.name == recorded_from(path).torch.partition(" ")[0] == newest
+    assert Dispatcher().semantics.name == LabEngine().semantics == newest
+
+
 # -- snapshots
 
 
@@ -428,14 +454,11 @@ def test_a_report_for_a_terminal_shows_the_operators_with_everything_registered(
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("part", ["_torch_model", "_with_counterexample"])
-def test_what_was_found_is_printed_when_ctrl_c_comes_after_the_exploration(
-    part: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_found_is_printed_when_ctrl_c_comes_after_the_exploration(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"dispatchlab.questions.order.run_scenario.{part}", interrupted)
+    monkeypatch.setattr("dispatchlab.questions.order.run_scenario._with_counterexample", interrupted)
     result = permute("five.yaml")
     assert result.exit_code == 130
     assert "five.yaml: order-independent (" in result.stdout

@@ -33,6 +33,7 @@ from dispatchlab.codegen import read_native_functions
 from dispatchlab.lab import Lab, no_grad
 from dispatchlab.lab.overrides import DisableTorchFunction, DispatchMode, Functions, PythonDispatch, no_dispatch
 from dispatchlab.model import key_set, keys, names, registration, schema_parser
+from dispatchlab.model.profile import bundled_profiles
 from dispatchlab.model.registration import (
     AliasKind,
     Block,
@@ -60,6 +61,7 @@ CODE = {
 FOO = parse_name("test::foo.out")
 SCHEMA = parse_schema("test::foo.out(Tensor x, *, str s='a') -> Tensor")
 TYPED = Kernel(KernelForm.UNBOXED, parse_inferred("(Tensor _0) -> Tensor _0"), "at::Tensor (at::Tensor)")
+NEWEST = bundled_profiles()[-1]
 SCHEMAS = Path(__file__).parent / "data" / "torch-2.13-schemas.txt"
 
 
@@ -143,15 +145,15 @@ def test_every_schema_of_torch_has_a_repr_that_reads_back() -> None:
 
 def test_the_repr_of_a_mutable_value_names_what_it_stands_for() -> None:
     dispatcher = Dispatcher()
-    assert repr(dispatcher) == "<Dispatcher strict with 0 operators>"
+    assert repr(dispatcher) == f"<Dispatcher {NEWEST} with 0 operators>"
     with Library("test", "DEF", dispatcher=dispatcher) as library:
         library.define("foo(Tensor x) -> Tensor")
         foo = operator(dispatcher, "test::foo")
-        assert repr(dispatcher) == "<Dispatcher strict with 1 operator>"
+        assert repr(dispatcher) == f"<Dispatcher {NEWEST} with 1 operator>"
         assert repr(foo) == "<Operator test::foo(Tensor x) -> Tensor>"
         assert repr(library) == "<Library test DEF>"
     assert repr(foo) == "<Operator test::foo>"
-    assert repr(Lab()).startswith("<Lab on <Dispatcher strict with ")
+    assert repr(Lab()).startswith(f"<Lab on <Dispatcher {NEWEST} with ")
     assert eval(repr(tensor([1.0, 2.5], requires_grad=True)), {"tensor": tensor}).requires_grad
 
 

@@ -197,7 +197,7 @@ semantics_option = click.option(
     metavar="NAME",
     type=SEMANTICS,
     help="The dispatcher of the lab engine, such as torch-2.13. Or strict, pr35061, the file of a model, or torch for "
-    "the model of the installed PyTorch or else the newest. Default: what the scenario names, or strict.",
+    "the model of the installed PyTorch. Default: what the source names, or the newest PyTorch.",
 )
 """`--semantics`, of the lab engine."""
 

@@ -56,7 +56,7 @@ class OverrideWarning(UserWarning):
 
     >>> import warnings
     >>> from dispatchlab import Dispatcher, DispatchKey, Impl, OverrideWarning, parse_name
-    >>> dispatcher, foo = Dispatcher(), parse_name("test::foo")
+    >>> dispatcher, foo = Dispatcher("strict"), parse_name("test::foo")
     >>> older = dispatcher.register(Impl(foo, DispatchKey.CPU, debug="fn_1"))
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always", OverrideWarning)
@@ -97,7 +97,8 @@ class Dispatcher:
     CPU: fn_cpu [kernel]
 
     Args:
-        semantics: `strict`, `torch-2.13` or `pr35061`, the file of a profile, or a record of choices of your own.
+        semantics: `strict`, `torch-2.13` or `pr35061`, the file of a profile, or a record of choices of your own; that
+            of the newest PyTorch when left out.
         builtin_fallbacks: start with the backend fallbacks of PyTorch, without which a call needs a kernel or a
             fallthrough at every key that it passes: BackendSelect, ADInplaceOrView, and that of autograd. Without
             them the dispatcher is bare: a table shows nothing but what was registered.
@@ -114,8 +115,8 @@ class Dispatcher:
     state: State
     """What is registered now, to be read only: operators, fallbacks and claims. See Note [Looking without a lock]."""
 
-    def __init__(self, semantics: str | Semantics = "strict", *, builtin_fallbacks: bool = True) -> None:
-        self.semantics = semantics_named(semantics) if isinstance(semantics, str) else semantics
+    def __init__(self, semantics: str | Semantics | None = None, *, builtin_fallbacks: bool = True) -> None:
+        self.semantics = semantics if isinstance(semantics, Semantics) else semantics_named(semantics)
         self._start_with(self.semantics.builtin_fallbacks if builtin_fallbacks else ())
         self._lock = threading.RLock()
         self._changing = False
@@ -123,7 +124,7 @@ class Dispatcher:
         self._postponed: deque[LoweredRegistration] = deque()
 
     @classmethod
-    def for_scenario(cls, semantics: str | Semantics = "strict") -> Dispatcher:
+    def for_scenario(cls, semantics: str | Semantics | None = None) -> Dispatcher:
         """Return a dispatcher as scenarios find it: bare under `strict` and `pr35061`, as PyTorch's under `torch-2.13`.
 
         Raises:

@@ -321,7 +321,7 @@ class LabEngine:
     <Dispatcher torch-2.13 with 0 operators>
 
     Args:
-        semantics: `strict`, `torch-2.13` or `pr35061`.
+        semantics: `strict`, `torch-2.13` or `pr35061`; that of the newest PyTorch when left out.
 
     Raises:
         UnknownSemanticsError: there are no semantics of that name.
@@ -329,8 +329,8 @@ class LabEngine:
 
     name = "lab"
 
-    def __init__(self, semantics: str | Semantics = "strict") -> None:
-        self._semantics = semantics_named(semantics) if isinstance(semantics, str) else semantics
+    def __init__(self, semantics: str | Semantics | None = None) -> None:
+        self._semantics = semantics if isinstance(semantics, Semantics) else semantics_named(semantics)
 
     def __repr__(self) -> str:
         return f"<LabEngine {self.semantics}>"

@@ -326,13 +326,17 @@ class UnknownSemanticsError(DispatchLabError):
         return f"unknown semantics {self.text!r}: expected one of torch, {', '.join(SEMANTICS)}{hint}"
 
 
-def semantics_named(name: str) -> Semantics:
-    """Return the semantics with this name, or of the profile in a file; `torch` is the model of the installed PyTorch.
+def semantics_named(name: str | None) -> Semantics:
+    """Return the semantics with this name, or of the profile in a file; without a name those of the newest PyTorch.
+
+    The name `torch` stands for the model of the installed PyTorch.
 
     Raises:
         UnknownSemanticsError: there is neither.
         ProfileError: the file is no profile.
     """
+    if name is None:
+        name = bundled_profiles()[-1]
     if name == TORCH:
         from dispatchlab.model.installed_torch import resolved_semantics
 

@@ -190,7 +190,8 @@ NAMESPACE_FIELD = Field("namespace", NAMESPACE, "The namespace of names without 
 SEMANTICS_FIELD = Field(
     "semantics",
     one_of("the name of a semantics", SEMANTICS),
-    "The semantics that the claim is about; by default those that the command asks for.",
+    "The dispatcher that the claim is about: that of a PyTorch, such as torch-2.13, or strict, an idealised one. "
+    "Default: the newest PyTorch; for a record of packages, the PyTorch of its registry.",
 )
 OPERATORS = Field(
     "operators",

@@ -46,7 +46,7 @@ class Scenario:
         registrations: in the order of the file; numbers name them by their place, from 0.
         operators: what is observed.
         namespace: what names without one were put into.
-        semantics: the semantics that the claim is about, when the file says it.
+        semantics: the dispatcher that the claim is about; None for that of the newest PyTorch.
         keys: the table rows that are shown; empty means all.
         registry: the registry that it stands on: the name of a bundled one, or a file beside the scenario; None when it
             stands alone.

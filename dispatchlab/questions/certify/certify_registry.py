@@ -18,7 +18,6 @@ from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
-from dispatchlab.model.profile import version_of
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.prover.limits import Progress
@@ -71,7 +70,7 @@ def certification_of(
     recorded: Recorded,
     *,
     name: str,
-    semantics: str = "strict",
+    semantics: str | None = None,
     operators: Sequence[RecordedOperator] | None = None,
     progress: Callable[[Progress], None] | None = None,
     partial: bool = False,
@@ -82,7 +81,8 @@ def certification_of(
     Args:
         recorded: the registry.
         name: what to call it.
-        semantics: `strict` or `torch-2.13`, whose footprints the proof can use.
+        semantics: `strict` or `torch-2.13`, whose footprints the proof can use; when left out, the model of the
+            registry's PyTorch.
         operators: which operators; all when left out.
         progress: is called with how far it has come.
         partial: after Ctrl-C return what was done, with `interrupted` true.
@@ -96,7 +96,7 @@ def certification_of(
     chosen = tuple(recorded) if operators is None else tuple(operators)
     if not chosen:
         raise NothingToCertifyError(name, against)
-    rules = for_registry(semantics, torch=recorded.torch)
+    rules = for_registry(semantics or model_for(recorded.torch), torch=recorded.torch)
     fallbacks = tuple(fallback for fallback in recorded.fallbacks if fallback.key in rules.existing)
     replaced = tuple(fallback for fallback in fallbacks if stays(rules, fallback.key, fallback.debug))
     dispatcher = replace(rules, fallbacks=tuple(map(fallback_registration, fallbacks)))
@@ -120,7 +120,7 @@ def certification_of(
         interrupted = True
     return Certification(
         registry=name,
-        semantics=semantics,
+        semantics=rules.name,
         certificates=tuple(certificates[name] for each in chosen if (name := str(each.name)) in certificates),
         patterns=len(patterns),
         neighbourhoods=len(known),
@@ -160,11 +160,10 @@ def certification_of_own(
         DispatchLabError: as for `certification_of`, or there is no such operator.
     """
     difference = Difference(tuple(chosen(recorded, operators))) if operators else own_operators(recorded, name)
-    model = model_for(recorded.torch) if version_of(recorded.torch) is not None else "strict"
     found = certification_of(
         recorded,
         name=name,
-        semantics=semantics or model,
+        semantics=semantics,
         operators=difference.operators,
         against=difference.against,
         **options,

@@ -31,7 +31,7 @@ from dispatchlab.questions.sources.find_sources import (
     recorded_from,
     report_renamed,
 )
-from dispatchlab.questions.sources.replay_on_lab import bench
+from dispatchlab.questions.sources.replay_on_lab import REPLAY, bench
 from dispatchlab.registries.file import UnknownRegistryError, python_layer_of
 from dispatchlab.registries.model import Recorded
 
@@ -142,7 +142,7 @@ def inspect_registry(
         recorded: the registry.
         operator: as `find_operators` reads it.
         source: what to call the registry.
-        semantics: those of the lab engine; `strict` when left out.
+        semantics: those of the lab engine; `REPLAY` when left out.
         python: see `InspectOptions`.
         packets: see `InspectOptions`.
 
@@ -153,10 +153,9 @@ def inspect_registry(
     """
     layer = python_layer_of(recorded) if python else None
     if layer is not None and not find_names(recorded.names, operator) and layer.of(operator):
-        return _python_alone(operator, layer, source, semantics or "strict", recorded.imports)
+        return _python_alone(operator, layer, source, semantics or REPLAY, recorded.imports)
     names = find_operators(operator, recorded.names, source=source, packets=packets)
-    semantics = semantics or "strict"
-    replayed = bench(recorded, semantics=semantics, operators=names)
+    replayed = bench(recorded, semantics=semantics or REPLAY, operators=names)
 
     def view(name: OperatorName) -> OperatorView:
         found, held = replayed.dispatcher.explain(name), recorded.operator(name)
@@ -175,7 +174,7 @@ def inspect_registry(
         snapshots,
         view,
         source,
-        semantics,
+        replayed.dispatcher.semantics.name,
         build=recorded.torch,
         imports=tuple(recorded.imports),
         privateuse1=recorded.privateuse1,

@@ -112,7 +112,8 @@ class InspectOptions(NamedTuple):
 
     Args:
         engine: `lab`, or `torch` for a scenario and the installed PyTorch.
-        semantics: those of the lab engine; those that the source names when left out, or else `strict`.
+        semantics: those of the lab engine; those that the source names when left out, or else those of the
+            PyTorch of its registry, or of the newest.
         imports: modules that the live PyTorch imports first.
         allow_import: import the functions that a scenario names.
         reasons: see Note [Reasons for a live table].
@@ -169,8 +170,8 @@ def inspect_scenario(
     is_packet = asked is not None and options.packets and is_packet_of(asked, found_names)
     if beneath is not None:
         if options.engine == "lab":
-            asked_semantics = options.semantics or scenario.semantics or "strict"
-            shown = _with_rules(_over_registry(scenario, beneath, names, sequence, path, asked_semantics), scenario)
+            semantics = options.semantics or scenario.semantics
+            shown = _with_rules(_over_registry(scenario, beneath, names, sequence, path, semantics), scenario)
             shown = _with_packet(shown, found_names, beneath) if is_packet else shown
             return shown._replace(python=_python_layer(beneath)) if options.python else shown
         foreign = next((name for name in found_names if name in beneath.names), None)
@@ -222,7 +223,7 @@ def _over_registry(
     names: tuple[OperatorName, ...],
     sequence: StepSequence,
     source: str,
-    semantics: str,
+    semantics: str | None,
 ) -> Inspection:
     """Run a sequence over the registry that a scenario stands on. See Note [A record stands on a registry]."""
     from dispatchlab.engine.lab_engine import LabEngine
@@ -230,7 +231,7 @@ def _over_registry(
     over, ground = ground_of(scenario, beneath, names, semantics)
     found = _after(scenario, LabEngine(over), names, sequence, source, ground=ground)
     return found._replace(
-        semantics=semantics,
+        semantics=over.name,
         build=beneath.torch,
         imports=(*beneath.imports, *scenario.packages),
         bare=False,
@@ -238,7 +239,7 @@ def _over_registry(
 
 
 def ground_of(
-    scenario: Scenario, beneath: Recorded, names: Sequence[OperatorName], semantics: str
+    scenario: Scenario, beneath: Recorded, names: Sequence[OperatorName], semantics: str | None
 ) -> tuple[Semantics, tuple[Registration, ...]]:
     """Return the registrations beneath a scenario on a registry. See Note [A record stands on a registry].
 
@@ -248,7 +249,7 @@ def ground_of(
         scenario: the scenario.
         beneath: the registry.
         names: operators that are looked at besides those of the scenario.
-        semantics: the name of the semantics.
+        semantics: the name of the semantics; those of the PyTorch of the registry when None.
 
     Returns:
         The semantics with the fallbacks of the registry, and the registrations of its operators.
@@ -265,7 +266,9 @@ def ground_of(
         known = beneath.operator(name)
         if known is not None:
             ground += (one for one in operator_registrations(known) if not isinstance(one, Def) or name not in defined)
-    return replace(for_registry(semantics, torch=beneath.torch), fallbacks=fallbacks), tuple(ground)
+    return replace(
+        for_registry(semantics or model_for(beneath.torch), torch=beneath.torch), fallbacks=fallbacks
+    ), tuple(ground)
 
 
 _MAKE_RULED_KERNELS = frozenset((TorchLibraryFunction.CUSTOM_OP, TorchLibraryFunction.REGISTER_AUTOGRAD))

@@ -11,7 +11,6 @@ from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName, find_operators, is_glob, name_of
-from dispatchlab.model.profile import version_of
 from dispatchlab.model.registration import Block, Fallback, Registration, operators_of
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.questions.dump.inspect_scenario import ground_of
@@ -81,7 +80,7 @@ def subject_of_scenario(scenario: Scenario, *, semantics: str | None = None) -> 
     title = scenario.file or scenario.claim.rstrip(".")
     if not scenario.registrations or not scenario.operators:
         raise SessionError(f"{title}: there is nothing to explore: it registers nothing about an operator")
-    asked = semantics or scenario.semantics or "strict"
+    asked = semantics or scenario.semantics
     beneath = registry_of_scenario(scenario)
     chosen, ground = (semantics_named(asked), ()) if beneath is None else ground_of(scenario, beneath, (), asked)
     notes = (
@@ -111,7 +110,7 @@ def subject_of_operator(recorded: Recorded, asked: str, *, source: str, semantic
     operator = recorded.operator(found)
     assert operator is not None
     torch = recorded.torch
-    name = semantics or (model_for(torch) if version_of(torch) is not None else "strict")
+    name = semantics or model_for(torch)
     fallbacks = tuple(map(fallback_registration, recorded.fallbacks))
     registrations = operator_registrations(operator)
     scenario = Scenario(

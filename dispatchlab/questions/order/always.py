@@ -71,7 +71,7 @@ def explore(
     Args:
         subject: a scenario or its file, or registrations.
         always: takes the snapshots of the observed operators, in their order.
-        semantics: the dispatcher; by default the scenario's, or else strict.
+        semantics: the dispatcher; by default the scenario's, or else the newest PyTorch.
         max_states: raise an error where there are more.
 
     Raises:
@@ -85,7 +85,7 @@ def explore(
         semantics = semantics or subject.semantics
     else:
         registrations, operators, order = tuple(subject), operators_named_by(subject), ()
-    space = LabEngine(semantics or "strict").space(registrations, operators)
+    space = LabEngine(semantics).space(registrations, operators)
     stop = lambda states, _: "full" if states > max_states else None  # noqa: E731
     found = ReachableStates(space, range(len(registrations)), order, stop=stop)
     with warnings.catch_warnings():

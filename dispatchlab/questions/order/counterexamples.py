@@ -199,7 +199,7 @@ def program_text(scenario: Scenario, counterexample: Counterexample, semantics: 
     quoted = f'"""\\\n{text}"""' if "\\" not in text and '"""' not in text else repr(text)
     return _PROGRAM.format(
         scenario=quoted,
-        semantics=small.semantics or "strict",
+        semantics=semantics,
         expected=python_steps(expected),
         actual=python_steps(actual),
     )

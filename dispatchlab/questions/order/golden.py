@@ -30,7 +30,7 @@ from dispatchlab.views.text import text_of
 
 def golden(scenario: Scenario) -> tuple[Report, str]:
     """Explore a scenario on the lab engine: return the report, and the text for its golden file."""
-    engine = LabEngine(scenario.semantics or "strict")
+    engine = LabEngine(scenario.semantics)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of kernels that are overridden: scenarios are about that
         about = scenario.registrations, scenario.operators

@@ -35,7 +35,6 @@ class Report:
         exit_code: what this scenario alone would end with.
         is_record: whether it has what packages register when they are imported.
         unexplored: how many registrations of Python the scenario has; see Note [The layers of a verdict].
-        torch_model: what PyTorch's model says of a scenario that names no semantics, where it says something else.
         reason: why the verdict is what it is; None for one that is as expected and has no counterexample.
         refusals: who excludes whom, a sentence each.
         notes: what else a reader should know, a sentence each; how far a walk went stands in the exploration.
@@ -52,7 +51,6 @@ class Report:
     exit_code: int
     is_record: bool = False
     unexplored: int = 0
-    torch_model: str = ""
     reason: Reason | None = None
     refusals: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -90,8 +88,6 @@ class Report:
         """The scope of the verdict: the model, and what ran where that is less than all orders."""
         where = "your PyTorch" if self.engine == "torch" else "model"
         parts = [f"{where}: {self.semantics}{', an idealised dispatcher' * (self.semantics == 'strict')}"]
-        if self.torch_model:
-            parts.append(self.torch_model)
         if self.exploration.walk == "orders" and self.exploration.counterexample is None:
             parts.append("each registration once, then its release: nothing in between, nothing again")
         elif self.exploration.verdict is Verdict.NO_VIOLATION_FOUND and self.exploration.modules is None:

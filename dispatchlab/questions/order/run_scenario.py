@@ -10,10 +10,8 @@ from functools import partial
 from time import perf_counter
 from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.profile import bundled_profiles
 from dispatchlab.model.registration import Block, Fallback, Registration
 from dispatchlab.processes import default_memory_bound
 from dispatchlab.prover.chains import Chains, Module, count_orders
@@ -197,8 +195,6 @@ def run_scenario(
         try:
             if bounded.timeout_s != options.timeout_s and exploration.verdict is Verdict.INCOMPLETE and not interrupted:
                 report = report.noted("that is the default bound with --engine torch; --timeout SECONDS sets another")
-            if subject.has_default_semantics(options) and not interrupted:
-                report = replace(report, torch_model=_torch_model(exploration, run, bounded))
             if options.conform and not interrupted:
                 from dispatchlab.questions.order.conformance import conforming
 
@@ -225,10 +221,6 @@ class _Subject(NamedTuple):
     @property
     def is_live(self) -> bool:
         return self.engine == "torch"
-
-    def has_default_semantics(self, options: RunOptions) -> bool:
-        """Return whether no dispatcher was named, so that the idealised one is used."""
-        return not self.is_live and options.semantics is None and self.scenario.semantics is None
 
 
 def _load(source: str | Scenario, options: RunOptions) -> _Subject:
@@ -286,20 +278,6 @@ def _with_counterexample(outcome: Outcome, subject: _Subject, run: Scenario, opt
         with suppress(DispatchLabError):
             return replace(outcome, program=program_of(run, outcome.report))
     return outcome
-
-
-def _torch_model(found: Exploration, scenario: Scenario, options: RunOptions) -> str:
-    """Return a clause on the newest PyTorch model's result for a small scenario; empty where it agrees or is late."""
-    if found.edges > _FEW_EDGES or options.walk != "auto" or found.verdict is Verdict.INCOMPLETE:
-        return ""
-    model = bundled_profiles()[-1]
-    other = _explored(LabEngine(model), scenario, options, None, None)
-    depends = Verdict.ORDER_DEPENDENT
-    return f"{model}: {other.verdict}" if (other.verdict is depends) != (found.verdict is depends) else ""
-
-
-_FEW_EDGES: Final = 5_000
-"""What is held against another model takes no longer than that."""
 
 
 def _found(

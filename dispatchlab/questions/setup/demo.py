@@ -67,7 +67,7 @@ def run_demo() -> Demo:
 
 def _called(scenario: Scenario, order: Sequence[int]) -> Called:
     """Register on a fresh dispatcher in this order, and call."""
-    dispatcher = Dispatcher(scenario.semantics or "strict")
+    dispatcher = Dispatcher(scenario.semantics)
     name = str(scenario.operators[0])
     with Library(scenario.namespace, "FRAGMENT", dispatcher=dispatcher) as library:
         for index in order:

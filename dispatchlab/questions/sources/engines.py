@@ -64,7 +64,8 @@ def engine_for(
     Args:
         name: `lab` or `torch`.
         asked: the semantics of `--semantics`, if it was given.
-        in_file: the semantics that the scenario names, if it does; the lab engine is `strict` without either.
+        in_file: the semantics that the scenario names, if it does; without either, the lab engine is that of
+            the newest PyTorch.
         imports: modules that the live engine imports first.
 
     Raises:
@@ -91,4 +92,4 @@ def engine_for(
         raise ImportForLabError(imports[0])
     from dispatchlab.engine.lab_engine import LabEngine
 
-    yield LabEngine(asked or in_file or "strict")
+    yield LabEngine(asked or in_file)

@@ -180,6 +180,7 @@ def _of_scenario(source: str, report: Callable[[str], None] | None) -> Recorded:
     """See Note [A record stands on a registry]."""
     from dispatchlab.engine.dispatcher import Dispatcher
     from dispatchlab.engine.handle import RegistrationHandle
+    from dispatchlab.model.installed_torch import model_for
     from dispatchlab.model.registration import Registration, describe
     from dispatchlab.questions.sources.replay_on_lab import bench, registry_on
     from dispatchlab.registries.overlay import Overlay
@@ -188,14 +189,18 @@ def _of_scenario(source: str, report: Callable[[str], None] | None) -> Recorded:
     from dispatchlab.scenario.scenario import operators_in
 
     scenario = load_scenario(source)
-    semantics = scenario.semantics or "strict"
     beneath = registry_of_scenario(scenario)
     if beneath is None:
-        dispatcher, held, known = Dispatcher.for_scenario(semantics), None, frozenset[int]()
+        dispatcher, held, known = Dispatcher.for_scenario(scenario.semantics), None, frozenset[int]()
         if report is not None:
             _report_missing_registry(scenario, source, report)
     else:
-        held = bench(beneath, semantics=semantics, operators=map(str, operators_in(scenario)), shipped=True)
+        held = bench(
+            beneath,
+            semantics=scenario.semantics or model_for(beneath.torch),
+            operators=map(str, operators_in(scenario)),
+            shipped=True,
+        )
         dispatcher, known = held.dispatcher, foundations_in(scenario, beneath)
 
     def register(registration: Registration) -> RegistrationHandle | None:
@@ -207,9 +212,8 @@ def _of_scenario(source: str, report: Callable[[str], None] | None) -> Recorded:
             return None
 
     in_force = run((one for at, one in enumerate(scenario.registrations) if at not in known), register)
-    registry = replace(
-        registry_on(dispatcher, f"{semantics} ({source})", imports=scenario.packages), privateuse1=scenario.privateuse1
-    )
+    made = registry_on(dispatcher, f"{dispatcher.semantics.name} ({source})", imports=scenario.packages)
+    registry = replace(made, privateuse1=scenario.privateuse1)
     del in_force, held
     return registry if beneath is None else Overlay(beneath, registry, name=scenario.registry or "")
 

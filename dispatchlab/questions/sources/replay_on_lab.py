@@ -19,6 +19,9 @@ from dispatchlab.model.registration import NameOnly
 from dispatchlab.registries.model import Recorded, Registry, read_dump, read_fallbacks, registry_of
 from dispatchlab.registries.replay import fallback_registration, operator_registrations, run
 
+REPLAY = "strict"
+"""The dispatcher to replay a registry on: a record has the slots that went stale, not the order that led to them."""
+
 _UNTOUCHED = OperatorName("dlabrecord", "untouched")
 
 
@@ -61,7 +64,7 @@ def _strict_for(profile: str) -> Semantics:
 def bench(
     recorded: Recorded,
     *,
-    semantics: str | Semantics = "strict",
+    semantics: str | Semantics = REPLAY,
     operators: Iterable[str] | None = None,
     shipped: bool = False,
 ) -> Bench:

@@ -45,7 +45,7 @@ def models_of(before: str, after: str) -> tuple[Model, Model]:
         after: that of the second.
     """
     first, second = _model(before), _model(after)
-    other = first or second or Model(semantics_named("strict"))
+    other = first or second or Model(semantics_named(None))
     return first or other, second or other
 
 
