@@ -114,7 +114,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("dump", "no operator was named"),
         ("dump --list --engine torch --from torch-2.13", "torch-2.13 is a recording, which --engine torch cannot run"),
         ("dump --list --from five.yaml", "--list is for registries, and five.yaml is a scenario"),
-        ("dump aten::relu --after +0", "--after +0 numbers the registrations of a scenario"),
+        ("dump aten::relu --after +0", "--after +0 needs the registrations of a scenario"),
         ("diff torch-2.13 torch-2.13 --for x.yaml --operator x", "--operator and --for cannot be combined"),
         ("coverage torch-2.13 --key CPU --program five.yaml --tag core", "--program cannot be combined"),
         ("permute torch-2.13 --semantics pr35061", "--semantics pr35061 cannot be certified"),

@@ -159,7 +159,7 @@ def test_options_that_have_no_effect_together_are_refused() -> None:
     path = str(SCENARIOS / "basics" / "a_def_alone.yaml")
     other = str(SCENARIOS / "basics" / "a_second_def.yaml")
     for arguments, error in (
-        ((path, other, "--snapshots"), "--snapshots is for one scenario"),
+        ((path, other, "--snapshots"), "--snapshots works with one scenario"),
         ((path, "--snapshots", "--engine", "torch"), "the states of PyTorch cannot be read"),
     ):
         done = run("permute", *arguments)
