@@ -248,7 +248,7 @@ def _slot(
 
 
 def values(state: State) -> dict[Hashable, Hashable]:
-    """Return the value of each variable that is there. See Note [What a slot shows]."""
+    """Return the value of each variable that exists. See Note [What a slot shows]."""
     fallbacks = state.get(FALLBACKS) or NO_FALLBACKS
     assert isinstance(fallbacks, Fallbacks)
     found: dict[Hashable, Hashable] = {("fallback", None, bit): entry for bit, entry in fallbacks.by_slot.items()}

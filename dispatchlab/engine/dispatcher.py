@@ -180,7 +180,7 @@ class Dispatcher:
         return handle
 
     def _undo(self, made: LoweredRegistration) -> None:
-        """Release, or queue a release that comes in the middle of a change of the same thread."""
+        """Release, or queue the release while the same thread changes the dispatcher."""
         try:
             with self._lock:
                 if self._changing:
@@ -208,7 +208,7 @@ class Dispatcher:
                 self._lock.release()
 
     def _register(self, made: LoweredRegistration) -> list[str]:
-        """Register; returns the sentences about kernels that were overridden."""
+        """Register, and return the sentences about overridden kernels."""
         transaction = Transaction(self.state, set())
         self._changing = True
         try:
@@ -310,7 +310,7 @@ class Dispatcher:
         raise RegistrationError(ErrorKind.NO_SUCH_SCHEMA, message, {"operator": str(name), "has_impl": "yes"})
 
     def def_count(self, name: OperatorName | str) -> int:
-        """Live defs of an operator."""
+        """Return the number of live defs of an operator."""
         entry = self.operator_entry(name)
         return 0 if entry is None else entry.def_count
 
@@ -405,7 +405,7 @@ def register_lowered(
     *,
     home: dict[RegistrationHandle, None] | None = None,
 ) -> RegistrationHandle:
-    """Put a registration in force that is lowered already, as the front ends do.
+    """Put a lowered registration in force, as the front ends do.
 
     Args:
         dispatcher: where.

@@ -47,7 +47,7 @@ class RegistrationHandle:
         return self._undo is None
 
     def release(self) -> None:
-        """Undo the registration; a second release is harmless, and one that was interrupted can be tried again."""
+        """Undo the registration; a second release is harmless, and an interrupted release can be tried again."""
         undo = self._undo
         if undo is not None:
             undo()
@@ -88,7 +88,7 @@ class RegistrationHandle:
 
 
 def not_copied(owner: object) -> TypeError:
-    """Refuse to copy or pickle an owner of registrations: the end of a second owner would release the first's."""
+    """Refuse to copy or pickle an owner of registrations: when the copy ends, it would release them, too."""
     name = type(owner).__name__
     return TypeError(f"cannot copy or pickle a {name}: it owns its registrations; hand the {name} itself on")
 

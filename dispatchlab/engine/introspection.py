@@ -99,7 +99,7 @@ def _layout(held: tuple[int, ...], order: SlotOrder | None) -> tuple[str, list[i
 
 
 def dump_table(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> str:
-    """Return the computed table, made anew from the registrations: it cannot show a stale slot."""
+    """Return the table, computed again from the registrations: it cannot show a stale slot."""
     return slots_text(computed_table(semantics.precedence, entry.present, entry.kernels, fallbacks), semantics)
 
 

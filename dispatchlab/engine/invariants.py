@@ -27,7 +27,7 @@ _KERNEL, _OPERATOR = SignatureLife.KERNEL, SignatureLife.OPERATOR  # to look up 
 
 
 def expected_slots(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> Slots:
-    """Return the expected content of every slot, by the plain computation."""
+    """Return the expected content of every slot, by the reference computation."""
     own, held = _expected(entry, fallbacks, semantics)
     return with_own(held, own, entry.kernels)
 
@@ -189,7 +189,7 @@ def _sound_under(definition: Definition | None) -> _Sound:
 
 @lru_cache(1 << 8)
 def _one_object(signed: _Signed) -> _Signed:
-    """Return equal sets as one object, which is quick to compare."""
+    """Return the same object for equal sets, which makes comparisons quick."""
     return signed
 
 

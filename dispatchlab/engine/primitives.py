@@ -91,7 +91,7 @@ class RegisterClaim:
         return f"RegisterClaim({self.variable!r}, {self.debug!r})"
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
-        """Refused while another claim lives."""
+        """Claim the namespace; refused while another claim is in force."""
         claimed = state.get(self.variable)
         if isinstance(claimed, RegisterClaim):
             raise refusals.duplicate_library(self.variable.namespace, claimed.debug, self.debug)
@@ -126,7 +126,7 @@ class RegisterName:
         self.variable = str(name)
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
-        """Never refused."""
+        """Register; PyTorch never refuses this."""
         entry = find_or_create(semantics, state, self.name, self.variable)
         state.put(self.variable, entry._replace(names=(*entry.names, self)))
 

@@ -86,7 +86,7 @@ def schema_mismatch(
     *,
     others: int = 0,
 ) -> RegistrationError:
-    """Return the refusal of a kernel that does not fit the schema, whichever came last; others may not fit either."""
+    """Return the refusal of a kernel that does not fit the schema, whichever of the two came last."""
     compared = str(as_compared(schema, symint_kernel=kernel.kernel.symint))
     which = f", one of {others + 1} such kernels," if others else ""
     return RegistrationError(
@@ -153,7 +153,7 @@ def duplicate_library(namespace: str, existing: str, new: str) -> RegistrationEr
 
 
 def duplicate_kernel(place: str, existing: str, new: str) -> RegistrationError:
-    """Return the refusal of a second kernel where `torch.library` takes one."""
+    """Return the refusal of a second kernel where `torch.library` accepts only one."""
     return RegistrationError(
         ErrorKind.DUPLICATE_KERNEL,
         f"torch.library has a kernel of {place} already{_by(existing)}, and a second is refused{_by(new)}: "

@@ -155,7 +155,7 @@ class Semantics:
         return slots_of_key(key)
 
     def in_order(self, slots: Iterable[int]) -> list[int]:
-        """Slots in the order of a table."""
+        """Return slots in the order of a table."""
         return in_order(slots, self.slot_order)
 
     def keys_in(self, bits: int) -> tuple[DispatchKey, ...]:

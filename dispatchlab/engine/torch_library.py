@@ -166,7 +166,7 @@ class Note(Compound):
         return PythonKey("_impls", self.place), PythonKey("_impls by", self.place)
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
-        """Refused where a kernel is noted."""
+        """Note the kernel; refused if one is noted already."""
         kept, (noted, by) = state.python(self.variable), self._keys()
         if self._looks:
             for other in kept.at(noted):

@@ -60,7 +60,7 @@ class CopySlices(Node):
     __slots__ = ()
 
     def run_without_gradients(self) -> None:
-        """Do nothing: the node of the write inside it has saved all that is needed."""
+        """Do nothing: the node of the write inside of it has saved every value that is needed."""
 
 
 def set_history_in_place(calls: Calls, node: Node, written: object) -> None:
@@ -144,7 +144,7 @@ BoxedKernel = Callable[[Operator, DispatchKeySet, list[object]], None]
 def autograd_kernel(
     calls: Calls, derivative: Derivative | None, *, writes: bool = False, views: bool = False, detaches: bool = False
 ) -> BoxedKernel:
-    """Return the autograd kernel of an operator, or, without a formula, of all that have none.
+    """Return the autograd kernel of an operator; without a formula, the kernel that all such operators share.
 
     Args:
         calls: the operators that formulas use.

@@ -63,7 +63,7 @@ def set_autograd_fallback_mode(mode: AutogradFallbackMode | str) -> None:
 
 
 def autograd_fallback(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Call on, and treat the results as the mode says."""
+    """Redispatch, and treat the results as the mode says."""
     # See Note [No check of what a kernel below autograd does]
     below = keys & DispatchKeySet.full_after(DispatchKey.AutogradOther)
     arguments = called.schema.arguments

@@ -58,7 +58,7 @@ class SavedTensor:
         return f"<SavedTensor of {self._name} at version {self._version}>"
 
     def check(self, node: Node) -> Tensor:
-        """Return the checked value as it is kept.
+        """Check a value, and return it in the form that is kept.
 
         Raises:
             AutogradError: its memory was written since, or `backward` has already gone through here.
@@ -97,7 +97,7 @@ class SavedTensor:
 
 
 def _shallow_copy(node: Node, tensor: Tensor) -> Tensor:
-    """Return the same memory without history; handlers see a `detach` that is no call of an operator.
+    """Return a tensor with the same memory and no history; handlers see a `detach` that calls no operator.
 
     Source: c10/core/TensorImpl.cpp (`shallow_copy_and_detach_core`).
     """
@@ -112,7 +112,7 @@ def _shallow_copy(node: Node, tensor: Tensor) -> Tensor:
 
 
 def _detached(tensor: Tensor) -> Tensor:
-    """Return the same memory and version counter, without history; made without a call."""
+    """Return a tensor with the same memory and version counter, and no history; this makes no call."""
     other = shallow_copy(tensor, type(tensor))
     other.grad = other.grad_fn = other.view_history = None
     other.requires_grad = False
@@ -243,7 +243,7 @@ def edge_of(tensor: Tensor) -> Edge | None:
 
 
 def register_hook(tensor: Tensor, hook: Hook) -> None:
-    """Run a function in a backward pass, when all of the gradient of a tensor has arrived.
+    """Run a function in a backward pass, as soon as the whole gradient of a tensor has arrived.
 
     It stays with the graph. For a leaf it is as if there were a graph as long as the leaf is there.
     """

@@ -93,7 +93,7 @@ class _ReadyQueue:
         self._rise(len(self._heap) - 1, node)
 
     def pop(self) -> Node:
-        """Take the next node away."""
+        """Remove the next node, and return it."""
         heap = self._heap
         first, last = heap[0], heap.pop()
         if not heap:

@@ -102,7 +102,7 @@ def batched_fallback(calls: Calls) -> Callable[[Operator, list[object]], None]:
 
 
 def select_rule(calls: Calls) -> Callable[[Tensor, int, int], Tensor]:
-    """`select.int` of a batched tensor, as a view of the tensor with the hidden dimension."""
+    """Select an index of a batched tensor, as a view of the tensor with the hidden dimension (`select.int`)."""
 
     def select(self: Tensor, dim: int, index: int) -> Tensor:
         # See Note [Views inside of vmap]

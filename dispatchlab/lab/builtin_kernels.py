@@ -33,17 +33,17 @@ BoxedKernel: TypeAlias = Callable[[Operator, DispatchKeySet, list[object]], None
 
 
 def conjugate(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Hand on conjugate tensors as the elements that they stand for. Source: aten/src/ATen/native/MathBitsFallback.h"""
+    """Redispatch with the elements that conjugate tensors stand for. Source: aten/src/ATen/native/MathBitsFallback.h"""
     _materialize(called, keys, stack, DispatchKey.Conjugate)
 
 
 def negative(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Hand on negated tensors as the elements that they stand for. Source: aten/src/ATen/native/MathBitsFallback.h"""
+    """Redispatch with the elements that negated tensors stand for. Source: aten/src/ATen/native/MathBitsFallback.h"""
     _materialize(called, keys, stack, DispatchKey.Negative)
 
 
 def zero_tensor(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Hand on tensors of zeros with elements. Source: aten/src/ATen/ZeroTensorFallback.cpp"""
+    """Redispatch with the elements of tensors of zeros. Source: aten/src/ATen/ZeroTensorFallback.cpp"""
     _materialize(called, keys, stack, DispatchKey.ZeroTensor)
 
 
@@ -107,7 +107,7 @@ def _clone(called: Operator, tensor: Tensor) -> Tensor:
 
 
 def _zeros(called: Operator, tensor: Tensor) -> Tensor:
-    """Return zeros: one expanded zero, where there are operators for it."""
+    """Return zeros: one expanded zero, if the dispatcher has the operators for it."""
     zeros, expand = _found(called, "zeros"), _found(called, "expand")
     if zeros is None or expand is None:
         return _standing_for_itself(tensor)
@@ -145,7 +145,7 @@ def _passes_on(node: Node, gradients: Gradients) -> Gradients:
 
 
 def functionalize(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Call anew without Functionalize; there are no functional tensors to unwrap.
+    """Call the operator again without Functionalize; there are no functional tensors to unwrap.
 
     Source: aten/src/ATen/FunctionalizeFallbackKernel.cpp
     """
@@ -167,7 +167,7 @@ def pre_dispatch(called: Operator, keys: DispatchKeySet, stack: list[object]) ->
 
 
 def tracer(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Call on without Tracer; no call is written down. Source: torch/csrc/jit/frontend/tracer.cpp"""
+    """Redispatch without Tracer; no call is recorded. Source: torch/csrc/jit/frontend/tracer.cpp"""
     with ExcludeDispatchKeyGuard(DispatchKey.Tracer):
         called.redispatch_boxed(keys & _below(DispatchKey.Tracer), stack)
 

@@ -20,7 +20,7 @@ from dispatchlab.model.key_set import DispatchKeySet
 
 
 def matmul(calls: Calls) -> Callable[[Tensor, Tensor], Tensor]:
-    """`matmul` of vectors, matrices and batches of them, made of `mm` and `bmm`."""
+    """Multiply vectors, matrices and batches of them, with `mm` and `bmm` (`matmul`)."""
 
     def kernel(self: Tensor, other: Tensor) -> Tensor:
         if not self.ndim or not other.ndim:
@@ -122,7 +122,7 @@ def backend_select(operator: Operator) -> Callable[..., object]:
 
 
 def randn_kernel(empty: Operator, normal_: Operator) -> Callable[..., Tensor]:
-    """`randn` for every backend: an empty tensor, filled."""
+    """Return an empty tensor, filled with random numbers: `randn` for every backend."""
 
     def randn(size: list[int], **options: object) -> Tensor:
         made: Tensor = empty(size, **options)

@@ -85,7 +85,7 @@ _BATCHED = DispatchKeySet.of(DispatchKey.Batched).bits
 
 
 def conj(calls: Calls, self: Tensor) -> Tensor:
-    """Return the complex conjugate; a real tensor is its own.
+    """Return the complex conjugate, or a real tensor itself.
 
     Raises:
         AutogradError: the tensor is complex: there is no operator here that would conjugate it.
@@ -122,7 +122,7 @@ def ger(calls: Calls, self: Tensor, vec2: Tensor) -> Tensor:
 
 
 def maybe_multiply(calls: Calls, t: Tensor, s: Number) -> Tensor:
-    """Return a multiple; one time the tensor is the tensor itself."""
+    """Return a multiple of a tensor; for the factor 1, the tensor itself."""
     scaled: Tensor = t if s == 1 else calls("mul.Scalar")(t, s)
     return scaled
 
@@ -189,7 +189,7 @@ def permute_backwards(calls: Calls, grad: Tensor, fwd_dims: Sequence[int]) -> Te
 
 
 def reshape(calls: Calls, self: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return a view where possible, and elsewhere a view of a copy."""
+    """Return a view if possible, and otherwise a view of a copy."""
     viewable = is_viewable(self.shape, self.strides, shape) and not self.key_bits & _BATCHED
     whole = self if viewable else calls("clone")(self, memory_format=_CONTIGUOUS)
     viewed: Tensor = calls("view" if viewable else "_unsafe_view")(whole, list(shape))
@@ -243,13 +243,13 @@ def to_copy_backward(calls: Calls, grad: Tensor, copied: Geometry) -> Tensor:
 
 
 def unsqueeze_to(calls: Calls, self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """Return the tensor with the dimension that `squeeze` left out, where it did."""
+    """Return the tensor with the dimension that `squeeze` removed, if it removed one."""
     unsqueezed: Tensor = calls("unsqueeze")(self, dim % len(sizes)) if sizes and sizes[dim] == 1 else self
     return unsqueezed
 
 
 def unsqueeze_all_to(calls: Calls, self: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
-    """Return the tensor with the dimensions that `squeeze` left out, where it did."""
+    """Return the tensor with the dimensions that `squeeze` removed."""
     for dim in sorted({one % max(len(sizes), 1) for one in dims}):
         self = unsqueeze_to(calls, self, dim, sizes)
     return self

@@ -56,7 +56,7 @@ def tensors_in(values: Sequence[object]) -> list[Tensor]:
 
 
 def as_dtype(tensor: Tensor, dtype: DType) -> Array:
-    """Return the elements as another dtype, in memory order; in the usual order when expanded."""
+    """Return the elements as another dtype, in memory order; for an expanded tensor, in the usual order."""
     order: Literal["K", "C"] = "K" if is_dense(tensor.shape, tensor.strides) else "C"
     return stored(tensor.data.astype(dtype.numpy, order=order), dtype)
 
@@ -145,7 +145,7 @@ def _new(
     pin_memory: bool | None = None,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """Return a tensor with these options; None takes the option of `like`; on Meta nothing is filled."""
+    """Return a tensor with these options; for None, the option of `like`. On Meta, nothing is filled."""
     kind = like.dtype if dtype is None else dtype
     where = like.device if device is None else device
     array = stand_in(tuple(shape), kind) if where.type is DeviceType.META else fill(tuple(shape), kind.numpy)
@@ -175,7 +175,7 @@ def strided_array(shape: tuple[int, ...], strides: Size, kind: np.dtype[Any]) ->
 
 
 def new_empty_strided(self: Tensor, size: Size, stride: Size, **options: Any) -> Tensor:
-    """`new_empty_strided`."""
+    """Return an empty tensor with the given strides (`new_empty_strided`)."""
     return _new(size, _strided("new_empty_strided", size, stride), self, **options)
 
 
@@ -191,7 +191,7 @@ def _kept(array: Array, dtype: DType) -> Array:
 
 
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: FBT001, FBT002
-    """Copy, for every backend; from complex to real the real part; on Meta, a check."""
+    """Copy, for every backend: from complex to real, the real part; on Meta, only check."""
     if self is src:
         return self
     _check_copied(self, src)
@@ -210,7 +210,7 @@ def _to_copy(self: Tensor, *, non_blocking: bool = False, **options: Any) -> Ten
 
 
 def clone_kernel(empty_strided: Operator, copy_: Operator) -> Callable[..., Tensor]:
-    """`clone` for every backend: a new tensor, and `copy_`.
+    """Copy a tensor into a new one with `copy_`: `clone` for every backend.
 
     It lies in memory as what it copies, where that has no gaps and the usual order is not asked for.
     """
@@ -235,7 +235,7 @@ COPYING: dict[str, Callable[..., Tensor]] = {
 
 
 def zeros_kernel(empty: Operator) -> Callable[..., Tensor]:
-    """`zeros` for every backend: an empty tensor, filled, which counts as a write."""
+    """Return an empty tensor, filled with zeros: `zeros` for every backend. The fill counts as a write."""
 
     def zeros(size: list[int], **options: object) -> Tensor:
         made: Tensor = empty(size, **options)
@@ -253,7 +253,7 @@ _random = Generator()
 
 
 def manual_seed(seed: int) -> None:
-    """Start the default generator, which calls without a generator use.
+    """Set the seed of the default generator, which calls without a generator use.
 
     >>> from dispatchlab import Lab
     >>> from dispatchlab.lab import manual_seed
@@ -403,7 +403,7 @@ def _check_in_place(name: str, self: Tensor, other: Tensor) -> None:
 
 
 def mul_scalar(results: Results, self: Tensor, other: Number) -> Tensor:
-    """`mul.Scalar`."""
+    """Multiply by a number (`mul.Scalar`)."""
     dtype = result_dtype([(self.dtype, self.ndim), other])
     return results.result(lambda: as_dtype(self, dtype) * np.asarray(other, dtype.numpy), self.shape, self, dtype)
 
@@ -500,7 +500,7 @@ def sum_dtype(self: Tensor, dtype: DType | None) -> DType:
 
 
 def reduced(shape: tuple[int, ...], axes: Size, *, keepdim: bool) -> tuple[int, ...]:
-    """Return the shape after dimensions were taken away, or, with `keepdim`, made 1."""
+    """Return the shape without the reduced dimensions, or, with `keepdim`, with these dimensions of size 1."""
     return tuple(1 if at in axes else size for at, size in enumerate(shape) if keepdim or at not in axes)
 
 
@@ -512,7 +512,7 @@ def sum_dim(
     *,
     dtype: DType | None = None,
 ) -> Tensor:
-    """`sum` and `sum.dim_IntList`."""
+    """Add up all elements, or those along some dimensions (`sum`, `sum.dim_IntList`)."""
     kind = sum_dtype(self, dtype)
     axes = tuple(one % self.ndim for one in dim) if dim and self.ndim else tuple(range(self.ndim))
     return results.result(
@@ -551,7 +551,7 @@ def _empty_kernels(device: str) -> dict[str, Callable[..., Tensor]]:
 def normal_(
     results: Results, self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """`normal_`."""
+    """Fill a tensor with random numbers (`normal_`)."""
     if self.dtype.category < 2:
         raise refused(f"normal_ draws floating point numbers, and cannot write them to {self.dtype}")
     check_overlap("normal_", self)
@@ -560,7 +560,7 @@ def normal_(
 
 
 def stack(results: Results, tensors: list[Tensor], dim: int = 0) -> Tensor:
-    """`stack`."""
+    """Stack tensors along a new dimension (`stack`)."""
     shape = [*_stack_shape(tensors)]
     shape.insert(dim if dim >= 0 else dim + len(shape) + 1, len(tensors))
     dtype = reduce(promoted, (tensor.dtype for tensor in tensors))

@@ -65,7 +65,7 @@ class Lab:
             raise
 
     def __call__(self, name: str) -> Operator:
-        """An operator by its name with the overload."""
+        """Return an operator by its name with the overload."""
         found = self._operators.get(name)
         if found is None:
             found = self._operators[name] = operator(self.dispatcher, f"{NAMESPACE}::{name}")

@@ -88,7 +88,7 @@ def in_place_kernel(operator: Operator, keys: DispatchKeySet, stack: list[object
 
 
 def count_write(written: Tensor) -> None:
-    """Raise the version of the written tensors.
+    """Increase the version of the written tensors.
 
     Raises:
         AutogradError: it was made in inference mode, and this is none; its elements are written by now.
@@ -154,7 +154,7 @@ def history_of(tensor: Tensor) -> ViewHistory | None:
 def record_view(
     viewed: Tensor, view: Tensor, operator: Operator, others: tuple[object, ...], *, one_of_many: bool = False
 ) -> None:
-    """Keep that `view` is the operator's view of `viewed`; the base knows its views while they are alive."""
+    """Record that `view` is the operator's view of `viewed`; the base knows its views while they are alive."""
     earlier = history_of(viewed)
     base = viewed if earlier is None else earlier.base
     calls = () if earlier is None else earlier.calls

@@ -323,7 +323,7 @@ def part(
     marked: Iterable[int] = (),
     most: int | None = None,
 ) -> tuple[Section, ...]:
-    """Return a section that is a table; nothing where it has no rows.
+    """Return a section with a table, or nothing if the table has no rows.
 
     Args:
         title: what its rows are.

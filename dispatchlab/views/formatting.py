@@ -34,7 +34,7 @@ def readable(number: int) -> str:
 
 
 def counted(number: int, noun: str, several: str = "") -> str:
-    """`1 operator`, `1,200 operators`.
+    """Return a number with its noun: `1 operator`, `1,200 operators`.
 
     Args:
         number: how many.
@@ -45,7 +45,7 @@ def counted(number: int, noun: str, several: str = "") -> str:
 
 
 def first_of(names: Sequence[object], most: int, noun: str = "") -> str:
-    """`a, b and 1,200 more operators`.
+    """Return the first names and the number of the others: `a, b and 1,200 more operators`.
 
     Args:
         names: at least one.

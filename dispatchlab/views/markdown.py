@@ -56,7 +56,7 @@ _ENTITIES = str.maketrans({"&": "&amp;", "@": "&#64;"})
 
 
 def _escaped(text: str) -> str:
-    """Return a text without characters that mean something to Markdown or HTML."""
+    """Return a text with the special characters of Markdown and HTML escaped."""
     one_line = " ".join(printable(text).split("\n"))
     escaped = _SPECIAL.sub(r"\\\g<0>", one_line).translate(_ENTITIES)
     return _AT_THE_START.sub(r"\1\\\2", _AT_THE_END.sub(r"\1\\\2", escaped))

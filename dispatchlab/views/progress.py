@@ -41,7 +41,7 @@ class Display:
         """Show the current work, where nothing is counted."""
 
     def finish(self, scenario: str, /) -> None:
-        """Take a scenario off the display."""
+        """Remove a scenario from the display."""
 
     def clear(self) -> None:
         """Make room for other lines; the next update shows everything again."""
@@ -109,12 +109,12 @@ class BarDisplay(Display):
         self._tasks: dict[str, TaskID] = {}
 
     def update(self, scenario: str, progress: Progress, /) -> None:
-        """Draw anew."""
+        """Draw the bar again."""
         known = progress.total_edges is not None and progress.total_edges >= progress.edges
         self._draw(scenario, progress_text(progress), progress.total_edges if known else None, progress.edges)
 
     def stage(self, scenario: str, text: str, /) -> None:
-        """Draw anew, without a length."""
+        """Draw the bar again, without a length."""
         self._draw(scenario, printable(text), None, 0)
 
     def _draw(self, scenario: str, text: str, total: int | None, completed: int) -> None:
@@ -133,7 +133,7 @@ class BarDisplay(Display):
                 self.clear()
 
     def clear(self) -> None:
-        """Take all bars away, as far as they were drawn."""
+        """Remove all bars that were drawn."""
         if self._bars is not None:
             self._bars.stop()
             self._bars = None

@@ -58,7 +58,7 @@ class View(Generic[_Result]):
         return markdown_of(self._blocks()) if self.document is None else markdown_document(self.document(self.value))
 
     def html(self) -> str:
-        """Write the result as a page of its own."""
+        """Write the result as an HTML page."""
         from dispatchlab.views.html.backend import html_page
 
         assert self.document is not None
@@ -74,7 +74,7 @@ class View(Generic[_Result]):
         return notebook_html(document.title, document.blocks)
 
     def _blocks(self) -> tuple[Block, ...]:
-        """Return the document with its title and the verdict on the same line; the lines where there is no title."""
+        """Return the document with its title and the verdict on the same line; without a title, the lines."""
         if self.document is None:
             assert self.lines is not None
             return tuple(self.lines(self.value))

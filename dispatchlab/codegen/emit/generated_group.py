@@ -185,7 +185,7 @@ def _wrapper_name(key: DispatchKey, function: NativeFunction) -> str:
 
 
 def plain_wrapper_name(key: DispatchKey, function: NativeFunction) -> str:
-    """torchgen's name for a kernel that is not structured, the overload first: `wrapper_SparseCPU_Tensor_add`."""
+    """Return torchgen's name of a kernel that is not structured: `wrapper_SparseCPU_Tensor_add`, the overload first."""
     return f"wrapper_{key}_{function.name.overload}_{function.cpp_name}"
 
 

@@ -16,7 +16,7 @@ INDENT = "    "
 def bracketed(
     head: str, items: Sequence[str], tail: str, *, indent: int = 0, loose: bool = False, single: bool = False
 ) -> Iterator[str]:
-    """`head item, item tail` on one line, or the items on one line of their own, or one a line.
+    """Return `head item, item tail` on one line, or the items on a separate line, or each item on a line.
 
     Args:
         head: up to and with the opening bracket.

@@ -22,7 +22,7 @@ FILE = "operators.yaml"
 
 @cache
 def lab_functions() -> NativeFunctions:
-    """Return the operators that there are kernels for."""
+    """Return the operators that have kernels here."""
     return read_native_functions((files("dispatchlab.codegen.kernels") / FILE).read_bytes(), file=FILE)
 
 

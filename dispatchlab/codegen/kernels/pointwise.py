@@ -58,7 +58,7 @@ sub_out = _scaling_impl(np.subtract)
 
 
 def _impl(function: Callable[..., Array]) -> Callable[..., None]:
-    """Return the impl of a function that takes the inputs alone."""
+    """Return the impl of a function that takes only the inputs."""
 
     def impl(op: Op, *arguments: Tensor) -> None:
         with np.errstate(all="ignore"):

@@ -249,6 +249,6 @@ def alias_letters(schema: FunctionSchema) -> frozenset[str]:
 
 
 def writes_alias(letter: str) -> AliasInfo:
-    """`(a!)` for the letter a."""
+    """Return `(a!)` for the letter a."""
     one = frozenset((letter,))
     return AliasInfo(one, one, is_write=True)

@@ -85,7 +85,7 @@ def _dimension_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> li
 
 
 def is_on_meta(tensor: Tensor) -> bool:
-    """Return whether it has no elements to look at."""
+    """Return whether the tensor has no elements to read."""
     return tensor.device.type is DeviceType.META
 
 

@@ -59,7 +59,7 @@ class Kernels:
 
 
 def link(dispatcher: Dispatcher, kernels: object, by_hand: Mapping[str, str]) -> Kernels:
-    """Return the functions by hand for generated code; a missing one raises when it is called."""
+    """Return the hand-written functions for generated code; a missing function raises when it is called."""
     return Kernels(dispatcher, kernels, by_hand)
 
 

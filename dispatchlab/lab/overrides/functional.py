@@ -20,7 +20,7 @@ Wrap = Callable[[Function, str], Function]
 
 
 def inner_functions(lab: Lab, wrap: Wrap, unique_dim: Function, unique2: Function) -> dict[str, Function]:
-    """Return the functions of C that the others call; handlers of Python functions see these when they go on.
+    """Return the C functions that Python functions call; handlers of Python functions see these calls when they go on.
 
     Args:
         lab: whose operators they call.
@@ -54,7 +54,7 @@ def inner_functions(lab: Lab, wrap: Wrap, unique_dim: Function, unique2: Functio
 
 
 def composed_functions(lab: Lab, inner: Mapping[str, Function]) -> dict[str, Function]:
-    """Return the functions in Python, by name, that know of no handlers.
+    """Return the functions in Python that call no handlers, by name.
 
     Args:
         lab: whose operators they call.

@@ -118,7 +118,7 @@ class Functions(Mapping[str, Function]):
         return sorted({*super().__dir__(), *(name.partition(".")[0] for name in self._functions)})
 
     def __getattr__(self, name: str) -> Any:
-        """A function, or the functions of a module, such as `linalg`."""
+        """Return a function, or the functions of a module such as `linalg`."""
         functions = self.__dict__.get("_functions", {})
         found = functions.get(f"functional.{name}") or functions.get(name)
         if found is None:

@@ -20,7 +20,7 @@ _HERE = Path(__file__).parent
 
 
 def html_page(document: b.Document) -> str:
-    """Write a document as a page of its own."""
+    """Write a document as an HTML page."""
     css, script = _file("page.css"), _file("page.js")
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(css)}'; img-src data:; "
@@ -73,7 +73,7 @@ def _file(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """Return the digest by which a policy allows a text."""
+    """Return the digest of a text for the content security policy."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
@@ -166,13 +166,13 @@ def _diff_rows(diff: str) -> Iterator[Child]:
 
 
 def _folded(block: b.Folded, most: int | None) -> Html:
-    """Return a part that is opened by a click; a link to its anchor opens it, too."""
+    """Return a part that a click, or a link to its anchor, opens."""
     body = element("div", html_of(block.blocks, most=most), class_="inside", id=block.anchor or None)
     return element("details", element("summary", inline(block.title)), body, open=block.is_open)
 
 
 def _table(table: b.Table, most: int | None) -> Html:
-    """Return a table that scripts sort and filter; a sentence where it would have no rows."""
+    """Return a table that scripts sort and filter, or a sentence if it has no rows."""
     if not table.rows:
         return element("p", f"{table.caption}: none.", class_="quiet")
     more = 0 if most is None else max(0, len(table.rows) - most)
@@ -225,7 +225,7 @@ def _cell(cell: b.Cell) -> tuple[Child, dict[str, str | int | None]]:
 
 
 def inline(content: b.Inline, *, cell: b.CellKind | None = None) -> Html:
-    """Inline text.
+    """Return inline text as HTML.
 
     Args:
         content: the text.

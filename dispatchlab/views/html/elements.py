@@ -70,7 +70,7 @@ _BREAKS = re.compile(r"(?<=[\w\]])(/|::|_|\(|,|\.)(?=\w)")
 
 
 def breakable(text: str) -> Html:
-    """Return a text with long names and paths that break where a reader would break them."""
+    """Return a text in which long names and paths may break at their separators."""
     return Html(_BREAKS.sub(r"\1<wbr>", joined(text)))
 
 
