@@ -153,15 +153,15 @@ KINDS = {
     ),
     "stale": (
         impls("CompositeImplicitAutograd fn_math", "CompositeExplicitAutograd fn_any"),
-        "order-dependent: what calls of test::foo use at AutogradCPU and 33 more keys depends on which of *",
+        "order-dependent: calls of test::foo at AutogradCPU and 33 more keys run fn_math if CompositeImplicitAutograd *",
     ),
     "stale_other": (
         impls("CompositeImplicitAutograd fn_math", "QuantizedCPU fn_q"),
-        "order-dependent: what calls of test::foo use at AutogradOther depends on which of *",
+        "order-dependent: calls of test::foo at AutogradOther run fn_math if CompositeImplicitAutograd *",
     ),
     "alias": (
         f"claim: c\nsemantics: pr35061\nregistrations:\n{DEF.format(debug='def_plain')}    alias: default\n{PURE}",
-        "order-dependent: def test::foo (def_pure) is refused after def test::foo (def_plain), and accepted in *",
+        "order-dependent: def test::foo (def_pure) is refused after def test::foo (def_plain), and accepted before it: *",
     ),
     "release_of_a_fallback": (
         f"{HEAD}registrations:\n{FALLBACK.format(key='AutogradPrivateUse1', debug='mine')}{DEF.format(debug='d')}",

@@ -6,7 +6,7 @@ slot of Undefined, the identity of kernels, and signatures.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, TypeAlias
 
 from dispatchlab.engine.fallbacks import Fallbacks
@@ -18,10 +18,8 @@ from dispatchlab.engine.reference_precedence import REASON_OF, plain_table
 from dispatchlab.engine.semantics import Semantics, SignatureLife
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, set_bits
-from dispatchlab.model.snapshot import Violation
+from dispatchlab.model.snapshot import Violation, stale_slots_text
 
-_EVERYDAY = (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.AutogradCPU, DispatchKey.AutogradCUDA)
-"""Keys that most calls use: of several, one of these is named first."""
 _UNDEFINED = KEY_BIT[DispatchKey.Undefined]
 _KERNEL, _OPERATOR = SignatureLife.KERNEL, SignatureLife.OPERATOR  # to look up a member takes longer than to compare it
 
@@ -87,13 +85,15 @@ def _stale(entry: OperatorEntry, expected: Slots, semantics: Semantics) -> Viola
     stale = stale_keys(entry.slots, expected)
     if outside := stale & ~semantics.precedence.slots:
         return Violation(entry.name, "slot that is none", f"a kernel is in the slots {outside:x}")
-    slots = sorted(semantics.in_order(set_bits(stale)), key=lambda slot: SLOT_KEYS[slot] not in _EVERYDAY)
-    held, wanted = holding(entry.slots, slots[0]), holding(expected, slots[0])
-    keys = tuple(str(SLOT_KEYS[slot]) for slot in slots)
-    detail = f"the slot of {keys[0]} holds {held.text if held else 'nothing'}"
-    detail += f" and should hold {wanted.text if wanted else 'nothing'}"
-    others = f" (with {', '.join(keys[1:4])}{', ...' if len(keys) > 4 else ''}: {len(keys)} slots)" if keys[1:] else ""
-    return Violation(entry.name, "stale slot", detail + others, keys)
+    slots = {str(SLOT_KEYS[slot]): slot for slot in semantics.in_order(set_bits(stale))}
+
+    def text(table: Slots, key: str) -> str:
+        found = holding(table, slots[key])
+        return found.text if found else ""
+
+    keys = tuple(slots)
+    detail = stale_slots_text(keys, partial(text, entry.slots), partial(text, expected))
+    return Violation(entry.name, "stale slot", detail, keys)
 
 
 def _bookkeeping(entry: OperatorEntry) -> list[Violation]:

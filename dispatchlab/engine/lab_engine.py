@@ -247,7 +247,12 @@ def _in_python(expected: State, actual: State) -> Iterator[str]:
                 yield _set_by(debugs, f"{key} of {variable.operator} in Python")
             else:
                 writers = _names(entry.debug for entry in ours or theirs)
-                yield f"{key} of {variable.operator} by {writers} is in Python after one order and not after the other"
+                yield f"{key} of {variable.operator} by {writers} is in Python after {_side(ours)} alone"
+
+
+def _side(expected: object) -> str:
+    """Return the order that led to what the other did not lead to."""
+    return "one order" if expected else "the other order"
 
 
 def _left_behind(name: str, entry: OperatorEntry) -> str:
@@ -294,7 +299,7 @@ def _entries(name: str, left: OperatorEntry, right: OperatorEntry) -> Iterator[s
     if left.stored != right.stored:
         defs = _names(stored.debug for stored in (left.stored, right.stored) if stored is not None)
         if left.stored is None or right.stored is None:
-            yield f"the def of {name} by {defs} is there after one order and not after the other"
+            yield f"the def of {name} by {defs} is there after {_side(left.stored)} alone"
         else:
             yield f"the first def of {name} decides its schema and alias kind: {defs}"
     if left.tags != right.tags:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dispatchlab.errors import ErrorKind, RegistrationError
@@ -33,6 +34,20 @@ NOTHING_REGISTERED = "nothing is registered for"
 
 TABLES = ("table", "slots that calls use")
 """The titles of the sections that hold a row for each runtime key."""
+
+
+def stale_slots_text(keys: Sequence[str], held: Callable[[str], str], wanted: Callable[[str], str]) -> str:
+    """Return what a stale slot holds and should hold, and the others; of several, one that most calls use is named.
+
+    Args:
+        keys: the keys of the stale slots.
+        held: returns what a slot holds; empty for nothing.
+        wanted: returns what a slot should hold; empty for nothing.
+    """
+    first = next((key for key in ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA") if key in keys), keys[0])
+    others = [key for key in keys if key != first]
+    more = f" (with {', '.join(others[:3])}{', ...' * (len(others) > 3)}: {len(keys)} slots)" if others else ""
+    return f"the slot of {first} holds {held(first) or 'nothing'} and should hold {wanted(first) or 'nothing'}{more}"
 
 
 @dataclass(frozen=True, slots=True)

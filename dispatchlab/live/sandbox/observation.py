@@ -22,7 +22,7 @@ from dispatchlab.live.introspection.queries import UPSTREAM, schema_text, upstre
 from dispatchlab.live.introspection.slot_memory import Fingerprints, SlotView, entry_address, memory_layout
 from dispatchlab.live.sandbox.kept_in_python import kept_in_python
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.snapshot import Snapshot, Violation
+from dispatchlab.model.snapshot import Snapshot, Violation, stale_slots_text
 
 # Note [The observation cache]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -357,11 +357,11 @@ def _with_stale_slots(
     lines = {slot: row for slot, row in rows.items() if slot not in held}
     lines |= {slot: f"{runtime[slot]}: {each.text}" for slot, each in held.items() if each.text is not None}
     slots = "".join(f"{lines[slot]}\n" for slot in sorted(lines))
-    first = min(held)
-    keys = tuple(runtime[slot] for slot in sorted(held))
-    wanted = rows[first].partition(": ")[2] if first in rows else "nothing"
-    more = f", and {len(keys) - 1} more slots: {', '.join(keys[1:])}" if len(keys) > 1 else ""
-    detail = f"the slot of {keys[0]} holds {held[first].text or 'nothing'} and should hold {wanted}{more}"
+    slot_of = {runtime[slot]: slot for slot in sorted(held)}
+    keys = tuple(slot_of)
+    detail = stale_slots_text(
+        keys, lambda key: held[slot_of[key]].text or "", lambda key: rows.get(slot_of[key], "").partition(": ")[2]
+    )
     return replace(snapshot, slots=slots), Violation(snapshot.operator, STALE, detail, keys)
 
 

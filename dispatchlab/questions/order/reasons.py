@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from dispatchlab.model.registration import Block, Claim, Def, Impl, NameOnly, Registration, describe, shown_text
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover.result import Conflict, Counterexample, Expectation, Exploration, Flaw, Verdict
-from dispatchlab.registries.debug_text import keys_text, owner, stale_order_text
+from dispatchlab.registries.debug_text import keys_text, owner
 from dispatchlab.scenario.scenario import Scenario
 
 FLAWS = {
@@ -90,6 +90,17 @@ _STALE: Final = re.compile(
 )
 _NOT_REFRESHED: Final = "refreshed: calls use the old entry"
 _DROP_ONE: Final = "drop one of the two"
+_AFTERWARDS: Final = {
+    " is in Python after the other order alone": " stays in Python",
+    " is in Python after one order alone": " is no longer in Python",
+    " is there after the other order alone": " stays",
+    " is there after one order alone": " is gone",
+    "a refused def of ": "",
+    " left the operator behind, with nothing registered for it": " is there, without a def",
+    "a refused registration left ": "",
+    " behind, with what it had registered before it was refused": " keeps what was registered before the refusal",
+}
+"""What a difference is where the other sequence is longer, and not in another order."""
 
 
 class _Outcome(NamedTuple):
@@ -134,28 +145,57 @@ class _Pair:
         if stale is not None:
             kernels = [index for index in parts if self._kernels(index, stale["operator"])] or parts
             owners = [kernel for index in kernels for kernel in self._kernels(index, stale["operator"])]
-            keys = keys_text(stale["key"], int(stale["count"] or 1))
-            cause = f"{stale_order_text(keys, owners, operator=stale['operator'])}; no dump shows it"
-            if self.example.flaw is Flaw.INVARIANT or len(owners) < 2:
-                cause = f"{_stale_call(stale)}, after {self._names(kernels)}"
-            operator = stale["operator"].partition("::")[2]
-            drop = _DROP_ONE if len(owners) == 2 else "drop one of them" if len(owners) > 2 else "drop it"
-            fix = f'{drop}, or register a kernel at that key: lib.impl("{operator}", fn, "{stale["key"]}")'
-            if stale["count"]:  # one kernel more does not help the other keys
-                fix = drop
-                if self.example.flaw is Flaw.NON_COMMUTING and len(owners) == 2:
-                    earlier = next(step for step in self.example.expected_sequence if step in kernels)
-                    fix = f"{drop}, or always register {self._names((earlier,))} before the other"
-            return Reason(cause, fix, tuple(kernels), tuple(self._differences()))
+            if self.example.flaw is Flaw.NON_COMMUTING and len(owners) == 2:
+                return self._stale_pair(stale, kernels)
+            fix = "drop one of them" if len(owners) > 1 else "drop it"
+            return Reason(f"{_stale_call(stale)}, after {self._names(kernels)}", fix, tuple(kernels), self._also())
+        if (owned := self._owned_by_custom_op(parts)) is not None:
+            return owned
         named = [index for index in parts if (text := owner(shown_text(self.registrations[index]))) and text in first]
         members = tuple(named if len(named) > 1 else parts)
         if len(named) < 2:
             first = f"{first}; {self._names(members)} come in another order"
         fix = _DROP_ONE if len(members) == 2 else "drop all but one of them"
-        one_order = "import one of these modules from the other" if self.scenario.modules else "make one block of them"
+        one_order = (
+            "import one of these modules from the other" if self.scenario.modules else "register both in one place"
+        )
         if self.scenario.modules:
             first = first.replace("the later one wins", "the later import wins")
+        if members and all(_function(self.registrations[index]) == "custom_op" for index in members):
+            first = first.replace("the later one wins", "the later one destroys all that the earlier one registered")
+            return Reason(first, fix, members, tuple(more))
         return Reason(first, f"{fix}, or {one_order}, so that one order is left", members, tuple(more))
+
+    def _stale_pair(self, stale: dict[str, str], kernels: Sequence[int]) -> Reason:
+        """Return the reason where the order of two kernels decides what calls run, and no table shows it."""
+        named = {index: self._kernels(index, stale["operator"]) for index in kernels}
+        sides = []
+        for sequence, entry in ((self.example.actual_sequence, "held"), (self.example.expected_sequence, "wanted")):
+            earlier = next(step for step in sequence if step in named)
+            key, debug = named[earlier][0]
+            sides.append((earlier, f"{key} from {owner(debug)}", _what_calls_do(stale[entry])))
+        (_, late, held), (good, early, wanted) = sides
+        keys = keys_text(stale["key"], int(stale["count"] or 1))
+        cause = f"calls of {stale['operator']} at {keys} {held} if {late} comes first, and {wanted} if {early} does"
+        every = [name for index in range(len(self.registrations)) for name in self._kernels(index, stale["operator"])]
+        composite = next((at for at in kernels if str(named[at][0][0]) == "CompositeImplicitAutograd"), None)
+        # Another kernel beside the two may meet the composite one in the same way.
+        drop = _DROP_ONE if composite is None or len(every) == 2 else f"drop {self._names((composite,))}"
+        fix = f"{drop}, or always register {self._names((good,))} before the other, and release neither"
+        return Reason(f"{cause}; no dump shows it", fix, tuple(kernels), self._also())
+
+    def _also(self) -> tuple[str, ...]:
+        return tuple(self._differences())
+
+    def _owned_by_custom_op(self, parts: tuple[int, ...]) -> Reason | None:
+        """Return the reason where `register_kernel` goes into the library of a custom_op or into its own."""
+        made = {_function(self.registrations[index]): index for index in parts}
+        if made.keys() != {"custom_op", "register_kernel"}:
+            return None
+        kernel, custom_op = (self._names((made[name],)) for name in ("register_kernel", "custom_op"))
+        cause = f"{kernel} goes into the library of {custom_op} if it comes later, and into its own if it comes first"
+        fix = f"always register {custom_op} first"
+        return Reason(f"{cause}: that library releases the kernel", fix, parts, self._also())
 
     def _left_behind(self) -> Reason:
         example = self.example
@@ -163,10 +203,13 @@ class _Pair:
         released = released or [~step for step in example.actual_sequence if step < 0]
         stale, differences = self._stale(), self._differences()
         first, *more = [_stale_call(stale), *differences] if stale is not None else differences or [FLAWS[example.flaw]]
+        for label, now in _AFTERWARDS.items():
+            first = first.replace(label, now)
         last = example.actual_sequence[-1]
         if example.flaw is Flaw.RESIDUE and last >= 0:
             cause = f"the refusal of {self._names((last,))} leaves something behind: {first}"
-            return Reason(cause, f"drop {self._names((last,))}", (last,), tuple(more))
+            fix = f"drop {self._names((last,))}, or correct what is refused in it"
+            return Reason(cause, fix, (last,), tuple(more))
         if not released:
             parts = self._parts()
             cause = f"a refusal among {self._names(parts)} leaves something behind: {first}"
@@ -187,13 +230,24 @@ class _Pair:
         who = self._names((refused.step,))
         after = f" after {self._names(earlier)}" if earlier else f" in the order {format_sequence(bad)}"
         after += ", which is released again" if earlier and all(~index in bad for index in earlier) else ""
-        if accepted.refusal:
+        fix = _DROP_ONE
+        if accepted.refusal and list(bad).count(refused.step) + list(good).count(refused.step) > 2:
+            cause = f"{who} is refused, and leaves something behind, so that a second try is refused for another reason"
+            met = self._names([step for step in dict.fromkeys(bad) if step >= 0 and step != refused.step] or parts)
+            cause, fix = f"{cause}: {refused.refusal}; then: {accepted.refusal}", f"drop {met}, or {who}"
+        elif accepted.refusal:
             reasons = f"{refused.refusal}; {accepted.refusal}"
             cause = f"{who} is refused in both orders, and for another reason in each: {reasons}"
+        elif earlier and not any(index in good for index in earlier):
+            others = self._names(earlier)
+            cause = f"{who} is refused{after}, and accepted in an order without it: {refused.refusal}"
+            fix = f"drop {others}"
         else:
-            cause = f"{who} is refused{after}, and accepted in the order {format_sequence(good)}: {refused.refusal}"
-        first = f"keep the order {format_sequence(good)}" if not accepted.refusal else _DROP_ONE
-        fix = first if first == _DROP_ONE else f"{first}, or {_DROP_ONE}"
+            others, alone = self._names(earlier) if earlier else "", format_sequence(good)
+            when = "before it" if earlier else f"in the order {alone}"
+            cause = f"{who} is refused{after}, and accepted {when}: {refused.refusal}"
+            fix = f"keep {who} before {others}" if earlier else f"keep the order {alone}"
+            fix = f"{fix}, or {_DROP_ONE}"
         return Reason(cause, fix, tuple(dict.fromkeys((*parts, refused.step))))
 
     def _outcomes(self) -> tuple[_Outcome, _Outcome]:
@@ -261,7 +315,9 @@ class _Pair:
         ]
 
     def _names(self, indices: Sequence[int]) -> str:
-        names = list(dict.fromkeys(_name(self.registrations[index]) for index in indices))
+        every = list(map(_name, self.registrations))
+        names = [f"{every[at]} (registration {at})" if every.count(every[at]) > 1 else every[at] for at in indices]
+        names = list(dict.fromkeys(names))
         return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
@@ -273,14 +329,29 @@ def _name(registration: Registration) -> str:
     return describe(registration).replace("(registered at ", "(")
 
 
+def _function(registration: Registration) -> str:
+    """Return the function of torch.library that makes a registration; empty for others."""
+    made_by = registration.made_by if isinstance(registration, Block) else None
+    return "" if made_by is None else made_by.function
+
+
 def _is_definition(registration: Registration) -> bool:
     if isinstance(registration, Block):
         return any(isinstance(member, Def) for member in registration.registrations)
     return isinstance(registration, Def | NameOnly | Claim)
 
 
+def _what_calls_do(entry: str) -> str:
+    """Return what calls do that find an entry of a table."""
+    if "VariableFallbackKernel" in entry:
+        return "go on to the backend's kernel"
+    if "ambiguous" in entry:
+        return "raise (two kernels could be meant)"
+    return "find no kernel" if entry == "nothing" else f"run {owner(entry).partition(' [')[0]}"
+
+
 def _stale_call(stale: dict[str, str]) -> str:
     """Return the kernel that calls run at a stale slot, and the one in the table."""
-    held, wanted = (owner(stale[side]) for side in ("held", "wanted"))
+    held = _what_calls_do(stale["held"])
     keys = keys_text(stale["key"], int(stale["count"] or 1))
-    return f"calls of {stale['operator']} at {keys} run {held} where the table says {wanted}"
+    return f"calls of {stale['operator']} at {keys} {held} where the table says {owner(stale['wanted'])}"
