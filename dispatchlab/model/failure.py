@@ -42,6 +42,7 @@ EventKind: TypeAlias = Literal[
     "wrote nothing",
     "replaced",
     "right without caches",
+    "gradient cut",
 ]
 
 _OPERATOR: Final = re.compile(r"\b([A-Za-z_]\w*)(?:::|\.)([A-Za-z_]\w*)(?:\.([A-Za-z_]\w*))?")

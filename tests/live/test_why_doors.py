@@ -71,6 +71,39 @@ def test_what_cannot_be_run_is_a_mistake_in_the_call(tmp_path: Path) -> None:
         assert "Traceback" not in ended.stderr
 
 
+DTENSOR = """
+import torch
+from torch.distributed import init_process_group
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+x = distribute_tensor(torch.ones(4, 2), init_device_mesh("cpu", (2,)), [Shard(0)])
+x + torch.ones(4, 2)
+"""
+NO_TORCH = """
+from torch import library, ones, ops
+
+lib = library.Library("boxes", "DEF")
+lib.define("area(Tensor x, Tensor y) -> Tensor")
+lib.impl("area", lambda x, y: x * y, "CPU")
+ops.boxes.area(ones(2), 3.0)
+"""
+
+
+@pytest.mark.parametrize("program", [DTENSOR, NO_TORCH])
+def test_a_fix_that_was_tried_runs_as_it_is_printed(program: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(program)
+    found = json.loads(dispatchlab_started(tmp_path, "why", "--format", "json", "program.py").stdout)
+    fix = next(each["fix"]["text"] for each in found["fixes"] if each["outcome"] == "works")
+    head, failing, _ = program.rpartition(program.splitlines()[-1])
+    assert failing in fix or "torch.as_tensor(3.0)" in fix
+    (tmp_path / "program.py").write_text(f"{head}{fix}\n")
+    ended = run(tmp_path, "program.py")
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_pytest_shows_a_cause_once(tmp_path: Path) -> None:
     tests = "".join(f"def test_{name}():\n    {CALL}\n" for name in ("one", "two"))
     (tmp_path / "test_boxes.py").write_text(MISSING + tests)

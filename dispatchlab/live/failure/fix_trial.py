@@ -103,6 +103,8 @@ def try_fix(fix: Fix, call: FailingCall | None) -> Trial:
             comment = fix.text.partition("  # ")[2]
             fix = replace(fix, text=f"{expression}  # {comment}" if comment else expression)
     frame = call.frame
+    if re.search(r"\btorch\.", fix.text) and "torch" not in {**frame.f_globals, **frame.f_locals}:
+        fix = replace(fix, text=f"import torch\n{fix.text}", code=f"import torch\n{fix.code}")
     try:  # a call that does not come back decides nothing, since threads of PyTorch end at a fork
         outcome, detail = in_a_copy(lambda: _call_again(fix.code, expression, frame), _LONGEST_S)
     except TimeoutError as late:
@@ -120,7 +122,7 @@ def _wrapped(call: FailingCall, template: str) -> str | None:
     scope = {**call.frame.f_globals, **call.frame.f_locals}
     text = call.text.strip()
     edits: list[tuple[int, int, str]] = []
-    for part in _operands(tree):
+    for part in operands(tree):
         source = ast.get_source_segment(text, part)
         if source is None or not isinstance(part, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
             continue
@@ -133,7 +135,7 @@ def _wrapped(call: FailingCall, template: str) -> str | None:
     return text if edits and tree.lineno == tree.end_lineno else None
 
 
-def _operands(tree: ast.expr) -> list[ast.expr]:
+def operands(tree: ast.expr) -> list[ast.expr]:
     """Return the expressions that a failing expression works on, among them a method's own tensor."""
     match tree:
         case ast.Call(func=ast.Attribute(value=own)):
@@ -161,7 +163,6 @@ def _has(tensor: Any, template: str) -> bool:
 def _call_again(code: str, expression: str, frame: FrameType) -> tuple[Outcome, str]:
     scope: dict[str, Any] = {**frame.f_globals, **frame.f_locals}
     if "torch" in sys.modules:
-        scope["torch"] = sys.modules["torch"]
         with suppress(Exception):
             if "torch._dynamo" in sys.modules:
                 sys.modules["torch._dynamo"].reset()

@@ -12,6 +12,7 @@ from typing import Any
 from dispatchlab.live.failure.failing_frame import events_of_frames
 from dispatchlab.live.failure.fake_body import fake_body
 from dispatchlab.live.failure.fix_trial import failing_call, try_fix
+from dispatchlab.live.failure.gradient_cut import gradient_cut
 from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
 from dispatchlab.live.failure.program_watch import ProgramWatch, frames_of, raised_of
 from dispatchlab.live.failure.torch_watch import start
@@ -38,7 +39,7 @@ def why_exception(
     failure = Failure(
         raised_of(error),
         frames,
-        (*watch.events, *later, *events_of_frames(error, watch)),
+        (*watch.events, *later, *events_of_frames(error, watch), *gradient_cut(error, call)),
         InstalledRegistry(),
         stack=stack,
         device=privateuse1_name(),

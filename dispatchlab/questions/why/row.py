@@ -18,8 +18,9 @@ A fix is a text alone, or one of
 - `otherwise: TEXT`, which is shown where no other fix was seen to work;
 - `wrap: <>.float()` or `wrap <>.float(): TEXT`, which is put around each tensor of the call;
 - `word: OLD -> NEW` and `swap OLD -> NEW: TEXT`, which change the call;
-- `code: TEXT`, which is run; `within CONTEXT: TEXT`, which enters a context; `outer SETUP: TEXT`, which is run after
-  SETUP, and the call that led into PyTorch is made again in place of the one that failed inside of a kernel.
+- `code: TEXT`, which is run; `within CONTEXT: TEXT`, which imports a context and enters it; `outer SETUP: TEXT`, which
+  is run after SETUP, and the call that led into PyTorch is made again in place of the one that failed inside of a
+  kernel.
 """
 
 from __future__ import annotations
@@ -152,9 +153,9 @@ def _fix(text: str, words: Words) -> Fix:
         return Fix(text=f"x{new}...)", old=old, new=new)
     if swap := re.fullmatch(r"swap (.*) -> (.*)", kind):
         return Fix(text=rest, old=_fill(swap[1], words), new=_fill(swap[2], words))
-    if context := re.fullmatch(r"within (.+)", kind):
-        code = f"import {context[1].rpartition('.')[0]}\n(within := {context[1]}).__enter__()"
-        return Fix(text=f"with {context[1]}: {rest}", code=code)
+    if context := re.fullmatch(r"within ([\w.]+)\.(\w+\(.*)", kind):
+        imports = f"from {context[1]} import {context[2].partition('(')[0]}\n"
+        return Fix(text=f"{imports}with {context[2]}: {rest}", code=f"{imports}(within := {context[2]}).__enter__()")
     if kind == "code":
         return Fix(text=rest, code="import torch\n" + rest.partition("  # ")[0])
     if kind == "otherwise":
