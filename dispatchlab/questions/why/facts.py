@@ -405,7 +405,7 @@ class Words(dict[str, Any]):
     @property
     def work_keys(self) -> str:
         """The keys of the operator's kernels that do the work."""
-        return listed(key for key in self.operator.backends if key != "Meta")
+        return listed(key for key in self.operator.backends if key not in ("Meta", "Tracer"))
 
     @property
     def registered(self) -> tuple[str, ...]:

@@ -103,6 +103,7 @@ def _better(schema: str) -> str:
         schema = re.sub(
             rf"(?<![\w.]){re.escape(wrong)}{edge}" if wrong[0].isalpha() else re.escape(wrong), right, schema
         )
+    schema = re.sub(r"Tensor\?(\(\w+!?\))", r"Tensor\1?", schema)
     # Python writes `x: Tensor`.
     schema = re.sub(r"([(, ])(\w+): ([\w\[\]?]+)", r"\1\3 \2", schema)
     return schema if "->" in schema or not schema.endswith(")") else f"{schema} -> Tensor"
