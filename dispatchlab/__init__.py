@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # what `_NAMES` imports on first use, for type checkers
     from dispatchlab.api import OperatorDump as OperatorDump
     from dispatchlab.api import OrderCheck as OrderCheck
     from dispatchlab.api import Result as Result
+    from dispatchlab.api import StateCheck as StateCheck
     from dispatchlab.api import bundled_registries as bundled_registries
     from dispatchlab.api import certify as certify
     from dispatchlab.api import check as check
@@ -54,6 +55,7 @@ if TYPE_CHECKING:  # what `_NAMES` imports on first use, for type checkers
     from dispatchlab.api import diff as diff
     from dispatchlab.api import dump as dump
     from dispatchlab.api import explain as explain
+    from dispatchlab.api import explore as explore
     from dispatchlab.api import lint as lint
     from dispatchlab.api import open_registry as open_registry
     from dispatchlab.api import record as record
@@ -102,8 +104,6 @@ if TYPE_CHECKING:  # what `_NAMES` imports on first use, for type checkers
     from dispatchlab.prover.result import Expectation as Expectation
     from dispatchlab.prover.result import Exploration as Exploration
     from dispatchlab.prover.result import Verdict as Verdict
-    from dispatchlab.questions.order.always import StateCheck as StateCheck
-    from dispatchlab.questions.order.always import explore as explore
     from dispatchlab.questions.why.exception import watch_exceptions as watch_exceptions
     from dispatchlab.scenario.load import load_scenario as load_scenario
     from dispatchlab.scenario.load import parse_scenario as parse_scenario
@@ -112,8 +112,8 @@ if TYPE_CHECKING:  # what `_NAMES` imports on first use, for type checkers
 
 _NAMES = {
     "._version": "__version__",
-    ".api": "ExplainedCall OperatorDump OrderCheck Result bundled_registries certify check coverage lint record "
-    "check_order diff dump explain open_registry trace why",
+    ".api": "ExplainedCall OperatorDump OrderCheck Result StateCheck bundled_registries certify check coverage lint "
+    "record check_order diff dump explain explore open_registry trace why",
     ".call.operators": "Operator operator ops",
     ".call.tensor": "Tensor tensor",
     ".engine.dispatcher": "Dispatcher InvariantError OverrideWarning",
@@ -123,7 +123,6 @@ _NAMES = {
     ".engine.library": "Library",
     ".errors": "CallError DispatchLabError ErrorKind ParseError RegistrationError",
     ".prover.result": "Counterexample Expectation Exploration Verdict",
-    ".questions.order.always": "StateCheck explore",
     ".questions.why.exception": "watch_exceptions",
     ".lab.lab": "Lab",
     ".model.key_set": "DispatchKeySet",

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, overload
 
 from dispatchlab.errors import DispatchLabError, ErrorKind, did_you_mean
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
-from dispatchlab.model.sequence import format_sequence
+from dispatchlab.model.sequence import StepSequence, format_sequence
+from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.prover.limits import WalkName
 from dispatchlab.prover.result import Counterexample, Exploration, Verdict
 from dispatchlab.questions.explain.result import CallExplanation
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
 from dispatchlab.questions.sources.engines import EngineName
-from dispatchlab.questions.sources.find_sources import LIVE
+from dispatchlab.questions.sources.find_sources import LIVE, source_with_package
 from dispatchlab.registries.file import bundled_names, open_named
 from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
@@ -291,6 +293,97 @@ def _recorded(package: str) -> Scenario:
     return scenario
 
 
+class TooManyStatesError(DispatchLabError):
+    """A predicate was not checked in every state."""
+
+    states: int
+
+    template = (
+        "the predicate holds in {states:,} states, but there are more: increase max_states, or use fewer registrations"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StateCheck:
+    """The result of a predicate.
+
+    >>> from dispatchlab import Claim, explore
+    >>> explore([Claim("a")], always=lambda operators: True)
+    StateCheck(holds=True, states=2, sequence=None, snapshots=())
+
+    Args:
+        holds: whether it holds in every state.
+        states: in how many states it was tested.
+        sequence: a shortest sequence to a state in which it does not hold; None where it holds in all.
+        snapshots: the operators after it.
+    """
+
+    holds: bool
+    states: int
+    sequence: StepSequence | None = None
+    snapshots: tuple[Snapshot, ...] = ()
+
+    def __str__(self) -> str:
+        if self.sequence is None:
+            return f"holds in every state ({self.states:,})"
+        return f"does not hold after {format_sequence(self.sequence)}"
+
+
+def explore(
+    subject: str | os.PathLike[str] | Scenario | Sequence[Registration],
+    *,
+    always: Callable[[tuple[Snapshot, ...]], bool],
+    semantics: str | None = None,
+    max_states: int = 100_000,
+) -> StateCheck:
+    """Check a predicate in every state that registrations and releases can reach on the lab engine.
+
+    >>> from dispatchlab import DispatchKey, Impl, explore, parse_name
+    >>> foo = parse_name("test::foo")
+    >>> two = [Impl(foo, DispatchKey.CPU, debug="fn_1"), Impl(foo, DispatchKey.CPU, debug="fn_2")]
+    >>> print(explore(two, always=lambda operators: "fn_1" in operators[0].dump or not operators[0].exists))
+    does not hold after +1
+
+    Args:
+        subject: a scenario or its file, or registrations.
+        always: takes the snapshots of the observed operators, in their order.
+        semantics: the dispatcher; by default the scenario's, or else the newest PyTorch.
+        max_states: raise an error where there are more.
+
+    Raises:
+        TooManyStatesError: there are more states.
+        DispatchLabError: the scenario cannot be used.
+    """
+    from dispatchlab.engine.lab_engine import LabEngine
+    from dispatchlab.prover.states import ReachableStates
+
+    if isinstance(subject, str | os.PathLike):
+        subject = load_scenario(subject)
+    if isinstance(subject, Scenario):
+        registrations, operators, order = subject.registrations, subject.operators, subject.order
+        semantics = semantics or subject.semantics
+    else:
+        registrations, operators, order = tuple(subject), operators_named_by(subject), ()
+    space = LabEngine(semantics).space(registrations, operators)
+    stop = lambda states, _: "full" if states > max_states else None  # noqa: E731
+    found = ReachableStates(space, range(len(registrations)), order, stop=stop)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of kernels that are overridden
+        edges = found.edges()
+        tested = 0
+        while True:
+            for node in range(tested, len(found.states)):
+                snapshots = space.observe(found.states[node])
+                if not always(snapshots):
+                    return StateCheck(False, node + 1, found.sequence(node), snapshots)  # noqa: FBT003
+            tested = len(found.states)
+            if next(edges, None) is None:
+                break
+    if found.stopped is not None:
+        raise TooManyStatesError(tested)
+    return StateCheck(True, tested)  # noqa: FBT003
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class ExplainedCall:
     """The kernel that a call runs and why; the whole explanation as `str`.
@@ -388,7 +481,10 @@ def explain(
         operator = str(operator.name)
     guards = [[str(key) for key in keys] for keys in (include, exclude)]
     if of is None or isinstance(of, str):
-        found = explain_operator(operator, arguments, source=of, include=guards[0], exclude=guards[1])
+        source, imports = _source(of)
+        found = explain_operator(
+            operator, arguments, source=source, imports=imports, include=guards[0], exclude=guards[1]
+        )
         return ExplainedCall(found.explanation, found.no_answer)
     view = of.explain(operator)
     if view is None:
@@ -455,10 +551,12 @@ def dump(operator: str, *, of: Dispatcher | str | None = None, after: str | None
     if of is None or isinstance(of, str):
         from dispatchlab.model.names import is_glob
         from dispatchlab.questions.dump.inspect_operators import OneOperatorError, inspect_operators
+        from dispatchlab.questions.dump.inspect_scenario import InspectOptions
 
         if is_glob(operator):
             raise OneOperatorError(operator)
-        found = inspect_operators(operator, source=of, after=after)
+        source, imports = _source(of)
+        found = inspect_operators(operator, source=source, after=after, options=InspectOptions(imports=imports))
         (snapshot,) = found.snapshots
         return OperatorDump(found.only_view, operator_text(snapshot))
     if after is not None:
@@ -561,7 +659,7 @@ def lint(
     <Result: live: 2 findings in 3,599 operators (1 warning, 1 information)>
 
     Args:
-        source: a scenario, a recorded registry, the name of a bundled one, or `live`, the installed PyTorch.
+        source: a scenario, a recorded registry, the name of a bundled one, `live`, the installed PyTorch, or a package.
         package: a package to import first, into `live`; only what it adds is reported.
         operators: names and globs of operators; all of them when there are none.
         select: the rules that are checked, by code or name; all when there are none.
@@ -577,7 +675,8 @@ def lint(
     from dispatchlab.questions.lint.run import lint_source
 
     rules = selected(tuple(select), tuple(ignore))
-    found = lint_source(os.fspath(source), rules, operators=tuple(operators), imports=_imports(package))
+    name, imports = _source(source, package)
+    found = lint_source(name or LIVE, rules, operators=tuple(operators), imports=imports)
     return Result(found, summary(found), lambda: check_view(check_report([found])))
 
 
@@ -596,8 +695,8 @@ def coverage(
 
     Args:
         key: the runtime key of the backend.
-        of: a scenario, a recorded registry, the name of a bundled one, or `live`; when left out, the bundled registry
-            of the installed PyTorch, or else the newest.
+        of: a scenario, a recorded registry, the name of a bundled one, `live`, or a package, which is imported into it;
+            when left out, the bundled registry of the installed PyTorch, or else the newest.
         package: a package to import first, into `live`.
         operators: names and globs of operators; all of them when there are none.
 
@@ -611,8 +710,9 @@ def coverage(
     from dispatchlab.registries.builds import default_registry
     from dispatchlab.views.formatting import counted
 
-    source = os.fspath(of) if of is not None else LIVE if package else default_registry([key]).name
-    recorded = recorded_from(source, imports=_imports(package))
+    named, imports = _source(of, package)
+    source = named or default_registry([key]).name
+    recorded = recorded_from(source, imports=imports)
     asked = tuple(chosen(recorded, tuple(operators)))
     row = runtime_key(key, privateuse1=recorded.privateuse1)
     found = coverage_report(recorded, row, name=source, operators=asked)
@@ -634,8 +734,8 @@ def certify(
     <Result: torch-2.13: 1 of 1 operator order-independent>
 
     Args:
-        registry: a scenario, a recorded registry, the name of a bundled one, or `live`; when left out, the bundled
-            registry of the installed PyTorch, or else the newest.
+        registry: a scenario, a recorded registry, the name of a bundled one, `live`, or a package; when left out, the
+            bundled registry of the installed PyTorch, or else the newest.
         package: a package to import first, into `live`.
         operators: names and globs of operators; those that are not as in the bundled registry of their PyTorch when
             there are none.
@@ -651,8 +751,9 @@ def certify(
     from dispatchlab.registries.builds import default_registry
     from dispatchlab.views.formatting import counted
 
-    name = os.fspath(registry) if registry is not None else LIVE if package else default_registry().name
-    recorded = recorded_from(name, imports=_imports(package))
+    named, imports = _source(registry, package)
+    name = named or default_registry().name
+    recorded = recorded_from(name, imports=imports)
     found = certification_of_own(recorded, name, operators=tuple(operators), semantics=semantics)
     proved = sum(certificate.verdict is Certified.ORDER_INDEPENDENT for certificate in found.certificates)
     summary = f"{name}: {proved:,} of {counted(len(found.certificates), 'operator')} order-independent"
@@ -711,8 +812,11 @@ def _named(function: str, packages: Sequence[str]) -> None:
         raise CheckOptionError("packages", packages, f"expected the name of a package: {function}('my_package')")
 
 
-def _imports(package: str | None) -> tuple[str, ...]:
-    return () if package is None else (package,)
+def _source(source: str | os.PathLike[str] | None, package: str | None = None) -> tuple[str | None, tuple[str, ...]]:
+    """Return the name of a source, and the package that is imported into it; no name when none was given."""
+    if package is not None:
+        return LIVE if source is None else os.fspath(source), (package,)
+    return (None, ()) if source is None else source_with_package(os.fspath(source))
 
 
 def open_registry(source: str | os.PathLike[str] | None = None) -> StoredRegistry:

@@ -30,6 +30,7 @@ from dispatchlab import (
     Impl,
     Lab,
     Library,
+    NameOnly,
     RegistrationError,
     Verdict,
     check_order,
@@ -146,6 +147,22 @@ def test_a_check_of_overridden_kernels_warns_of_nothing() -> None:
 def test_a_library_is_one_registration_of_a_check() -> None:
     block = Block("test", BlockKind.DEF, (DEF, cpu("fn_1")))
     assert check_order([block, Impl(FOO, DispatchKey.CUDA)]).exploration.registrations == 2
+
+
+def test_texts_stand_for_schemas_names_and_keys() -> None:
+    both = Def("test::foo(Tensor x) -> Tensor"), Impl("test::foo", "CPU")
+    assert both == (Def(parse_schema("test::foo(Tensor x) -> Tensor")), Impl(FOO, DispatchKey.CPU))
+    others = Fallback("XLA"), NameOnly("test::foo")  # type: ignore[arg-type]
+    assert others == (Fallback(DispatchKey.XLA), NameOnly(FOO))
+    assert Def("test::foo").operator == FOO
+    block = Block("test", BlockKind.IMPL, (Impl("foo"),), "CPU")  # type: ignore[arg-type]
+    assert (block.key, check_order([*both, block]).verdict) == (DispatchKey.CPU, Verdict.ORDER_DEPENDENT)
+    for wrong, text in (
+        (lambda: Def("foo(Tenso x)"), "did you mean Tensor"),
+        (lambda: Impl("foo", "CPUU"), "mean CPU"),
+    ):
+        with pytest.raises(DispatchLabError, match=text):
+            wrong()
 
 
 def test_a_call_on_a_dispatcher_is_explained() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dispatchlab import explore, parse_scenario
+from dispatchlab.api import TooManyStatesError
 from dispatchlab.model.snapshot import Snapshot
-from dispatchlab.questions.order.always import TooManyStatesError
 from tests.scenario_texts import FIVE, TWICE
 
 

@@ -86,25 +86,10 @@ SEED = click.IntRange(min=-(2**63), max=2**64 - 1)
 
 
 def with_package(source: str) -> tuple[str, tuple[str, ...]]:
-    """Return a source, and the package that is imported into it: `live` where the source is the name of a package."""
-    parts = source.split(".")
-    if (
-        source == LIVE
-        or not all(map(str.isidentifier, parts))
-        or source.endswith((".yaml", ".yml", ".dlreg"))  # a file, if one that is not there
-        or os.path.isfile(source)
-    ):
-        return source, ()
-    from importlib.util import find_spec
+    """Return a source as `source_with_package` does; packages of the checkout are found, too."""
+    from dispatchlab.questions.sources.find_sources import source_with_package
 
-    reach_checkout()
-    try:
-        spec = find_spec(parts[0])  # which imports nothing
-    except (ImportError, ValueError):
-        return source, ()
-    if spec is None or (spec.origin is None and len(parts) == 1):  # a folder without code is no package
-        return source, ()
-    return LIVE, (source,)
+    return source_with_package(source, reach=reach_checkout)
 
 
 class Source(NamedTuple):

@@ -127,16 +127,37 @@ class Kernel:
         return KernelFlags.UNBOXED if self.form is KernelForm.UNBOXED and not self.symint else KernelFlags.BOXED
 
 
+_TEXT: tuple[object, ...] = (str,)
+
+
+def _read_texts(registration: Def | Impl | Fallback | NameOnly | Block) -> None:
+    """Replace a text that stands for a schema, a name or a key by its value.
+
+    Raises:
+        ParseError: a text cannot be read.
+        UnknownKeyError: no key has that name.
+    """
+    for name in ("schema", "operator", "key"):
+        text: object = getattr(registration, name, None)
+        if type(text) is str:
+            from dispatchlab.model.keys import parse_key
+            from dispatchlab.model.schema_parser import parse_name, parse_schema_or_name
+
+            reads: dict[str, Callable[[str], object]]
+            reads = {"schema": parse_schema_or_name, "operator": parse_name, "key": parse_key}
+            object.__setattr__(registration, name, reads[name](text))
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Def:
     """Defines an operator.
 
-    >>> from dispatchlab import Def, parse_schema
-    >>> Def(parse_schema("test::foo(Tensor x) -> Tensor"), debug="a.cpp:3")
+    >>> from dispatchlab import Def
+    >>> Def("test::foo(Tensor x) -> Tensor", debug="a.cpp:3")
     Def(parse_schema('test::foo(Tensor x) -> Tensor'), debug='a.cpp:3')
 
     Args:
-        schema: the schema, or a name alone, whose schema is then inferred from `kernel`.
+        schema: the schema, or a name alone, whose schema is then inferred from `kernel`; either may be a text.
         alias: the alias kind; None leaves it at upstream's default.
         tags: names of tags.
         debug: where it comes from, as dumps print it.
@@ -157,6 +178,24 @@ class Def:
     kernel_debug: str = ""
 
     __repr__ = short_repr
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            schema: FunctionSchema | OperatorName | str,
+            alias: AliasKind | None = ...,
+            tags: frozenset[str] = ...,
+            debug: str = ...,
+            kernel: Kernel | None = ...,
+            key: DispatchKey | str | None = ...,
+            location: SourceLocation | None = ...,
+            kernel_debug: str = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        if type(self.schema) in _TEXT or type(self.key) in _TEXT:
+            _read_texts(self)
 
     @property
     def own_impl(self) -> Impl | None:
@@ -188,6 +227,21 @@ class Impl:
 
     __repr__ = short_repr
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            operator: OperatorName | str,
+            key: DispatchKey | str | None = ...,
+            kernel: Kernel = ...,
+            debug: str = ...,
+            location: SourceLocation | None = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        if type(self.operator) in _TEXT or type(self.key) in _TEXT:
+            _read_texts(self)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Fallback:
@@ -205,6 +259,10 @@ class Fallback:
 
     __repr__ = short_repr
 
+    def __post_init__(self) -> None:
+        if type(self.key) in _TEXT:
+            _read_texts(self)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NameOnly:
@@ -221,6 +279,10 @@ class NameOnly:
     location: SourceLocation | None = field(default=None, compare=False)
 
     __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        if type(self.operator) in _TEXT:
+            _read_texts(self)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -309,6 +371,10 @@ class Block:
     location: SourceLocation | None = field(default=None, compare=False)
 
     __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        if type(self.key) in _TEXT:
+            _read_texts(self)
 
 
 Registration: TypeAlias = Def | Impl | Fallback | NameOnly | Claim | Block

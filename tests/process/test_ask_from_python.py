@@ -17,7 +17,7 @@ from tests.live.packages import ROOT
 SCENARIO = str(ROOT / "scenarios" / "lint" / "dl012_found.yaml")
 
 PROGRAM = """
-from dispatchlab import Result, certify, check, coverage, lint, record
+from dispatchlab import Def, Impl, Result, certify, check, check_order, coverage, lint, record
 from dispatchlab.questions.lint.rule import LintReport
 
 found: Result[LintReport] = lint("torch-2.13", operators=["aten::relu"], select=["DL001"])
@@ -26,6 +26,7 @@ texts: list[str] = [str(found), repr(coverage("PrivateUse1", of="torch-2.13")), 
 proved: int = len(certify("torch-2.13", operators=["aten::relu"]).report.certificates)
 text: str = record("my_package").report.text
 code: int = check("my_package", baseline="accepted.json").report.exit_code
+as_expected: bool = check_order([Def("test::foo(Tensor x) -> Tensor"), Impl("test::foo", "CPU")]).as_expected
 same: bool = check("my_package") == check("my_package")
 """
 
@@ -38,8 +39,10 @@ library.impl("twice", lambda x: x + x, "CPU")
 """
 
 ASKING = """
-from dispatchlab import check, lint, record
+from dispatchlab import check, coverage, dump, explain, lint, record
 
+print(dump("asked::twice", of="asked"), explain("asked::twice", of="asked").kernels)
+print(coverage("CPU", of="asked", operators=["asked::*"]), lint("asked") == lint(package="asked"))
 for ask in (check, record, lambda name: lint(package=name)):
     one, other = ask("asked"), ask("asked")
     print(repr(one), one == other, str(one) == str(other), "twice" in one._repr_html_())
@@ -98,7 +101,11 @@ def test_packages_are_asked_about_with_equal_results(tmp_path: Path) -> None:
     (tmp_path / "asked.py").write_text(PACKAGE)
     environment = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": ""}
     done = forked.run(ASKING, folder=tmp_path, environment=environment, having=forked.COMPILERS)
-    lines = done.stdout.splitlines()
+    *before, first, second, third = done.stdout.splitlines()
+    shown, lines = "\n".join(before), (first, second, third)
+    assert shown.startswith("name: asked::twice\nschema: asked::twice(Tensor x) -> Tensor\n")
+    assert "\nCPU: registered at asked.py:6 ::" in shown
+    assert shown.endswith(" True")
     assert [line.rpartition(">")[2] for line in lines] == [" True True True"] * 3, done.stdout
     assert lines[0].startswith("<Result: asked: ")
     assert lines[1].startswith("<Result: asked: 3 registrations>")

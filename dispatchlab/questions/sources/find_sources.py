@@ -34,6 +34,34 @@ class ImportOfRecordError(DispatchLabError):
         return f"{self.modules[0]} is imported into the installed PyTorch, and no source is `{LIVE}`: name `{LIVE}`"
 
 
+def source_with_package(source: str, *, reach: Callable[[], None] | None = None) -> tuple[str, tuple[str, ...]]:
+    """Return a source, and the package that is imported into it: `live` where the source is the name of a package.
+
+    Args:
+        source: the source.
+        reach: is called before a package is looked for.
+    """
+    parts = source.split(".")
+    if (
+        source == LIVE
+        or not all(map(str.isidentifier, parts))
+        or source.endswith((".yaml", ".yml", ".dlreg"))  # a file, if one that is not there
+        or os.path.isfile(source)
+    ):
+        return source, ()
+    from importlib.util import find_spec
+
+    if reach is not None:
+        reach()
+    try:
+        spec = find_spec(parts[0])  # which imports nothing
+    except (ImportError, ValueError):
+        return source, ()
+    if spec is None or (spec.origin is None and len(parts) == 1):  # a folder without code is no package
+        return source, ()
+    return LIVE, (source,)
+
+
 def is_scenario_source(text: str) -> bool:
     """Return whether a source is a scenario, by the beginning of its text or the end of its name."""
     found = content_of(text)
