@@ -40,7 +40,7 @@ class ReadError(DispatchLabError):
 
 
 _OPEN_ALREADY = ("/dev/", "/proc/")
-"""Where pipes are that somebody writes to, as a shell makes them."""
+"""The folders of pipes that a shell makes for a running command."""
 
 
 def read_file(path: str | os.PathLike[str], *, limit: int, what: str) -> bytes:

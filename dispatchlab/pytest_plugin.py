@@ -181,7 +181,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 # Note [Folders that pytest leaves out]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # pytest does not look into folders called build, dist or venv, wherever they are, unless a project sets norecursedirs
-# itself. Below a folder of scenarios such a name is a topic like any other: a scenario that nobody runs looks like one
+# itself. Below a folder of scenarios such a name is a topic like any other: a scenario that no test runs looks like one
 # that passes. So there these folders are collected, as `dispatchlab permute FOLDER` explores them; what a project
 # leaves out on purpose, with norecursedirs or --ignore, stays out, and so do names that begin with a dot.
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 # Note [Looking without a lock]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # The values of the state variables are immutable, so a change of one operator is one assignment. A change of several
-# variables, or of the fallbacks, which everybody reads beside an operator, makes a new mapping instead: whoever looks
+# variables, or of the fallbacks, which every look-up reads beside an operator, makes a new mapping instead: a look-up
 # takes the mapping once and finds the operator and the fallbacks of the same moment in it.
 
 

@@ -475,7 +475,9 @@ def _custom_op_primitives(
     yield _KeepCustomOp(made)
     if _lacks_device(call, schema):
         yield Refused(_no_device(name))
-    at_meta = iter([TorchLibraryPrimitive(call, name, debug, more)] if more else [])  # once, by whichever makes it
+    at_meta = iter(
+        [TorchLibraryPrimitive(call, name, debug, more)] if more else []
+    )  # once, by the first call that makes it
     if "meta" in call.on:
         yield from at_meta
     yield from late

@@ -1,4 +1,4 @@
-"""The installed PyTorch: its version, and the nearest PyTorch of which a model comes with dispatchlab."""
+"""The installed PyTorch: its version, and the nearest PyTorch that has a bundled model."""
 
 from __future__ import annotations
 

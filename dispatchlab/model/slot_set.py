@@ -91,7 +91,7 @@ def slots_of_key(key: DispatchKey) -> int:
 # an autograd key has forgets HIP, VE and MTIA: their autograd slots exist, and nothing ever suppresses the composite
 # kernel there. HIP and VE tensors carry AutogradOther, whose set does not name them either.
 FORGOTTEN_BACKENDS = ("HIP", "VE", "MTIA")
-"""The backends of which no kernel takes the composite one away. See Note [Backends of an autograd key]."""
+"""The backends whose kernels do not take the composite kernel away. See Note [Backends of an autograd key]."""
 
 BACKENDS_OF_AUTOGRAD: dict[DispatchKey, int] = {
     **{

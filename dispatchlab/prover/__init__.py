@@ -18,5 +18,5 @@
 - `run_sequence`: run a sequence on a sandbox or on states, and compare what two lead to.
 - `shrink`: make a counterexample short.
 - `limits`: which walk to take, how much of it, and its bounds; cancellation and progress.
-- `prng`: random numbers that are the same for ever.
+- `prng`: random numbers that never change.
 """

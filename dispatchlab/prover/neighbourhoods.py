@@ -6,49 +6,49 @@ checked are in docs/proof.md; Note [Neighbourhoods of a variable] has the short 
 
 # Note [Neighbourhoods of a variable]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# The state falls into variables. The value of a variable is a function f of which groups of registrations have a member
-# in force; a registration has a role at it, and equal roles do the same to it. Then the variable, seen by itself, has
-# no more states than those of a scenario with one registration of each role: its neighbourhood, which is explored as
-# a scenario of its own. Induction over the sequence: before a step the variable holds f; what the step does there
-# depends on its role and on the groups, and both are there in the neighbourhood, where the variable held f afterwards.
-# What the engine declares is checked, not believed:
-#   (function)  in every active set that is visited, the variable has the one value of these groups;
-#   (roles)     every registration of a role has its turn in a neighbourhood, with all others as they are;
+# The state consists of variables. The value of a variable is a function f of the groups of registrations that have a
+# member in force. A registration has a role for the variable, and registrations of equal roles have the same effect. So
+# the variable has no more states than those of a scenario with one registration of each role: its neighbourhood, which
+# is explored as a separate scenario. Induction over the sequence: before a step the variable holds f; the effect of the
+# step depends on its role and on the groups; both were in the neighbourhood, where the variable held f afterwards.
+# The declarations of the engine are checked, not believed:
+#   (function)  in every visited active set, the variable has the one value of these groups;
+#   (roles)     every registration of a role has its turn in a neighbourhood, while the others stay the same;
 #   (all)       every combination of roles was visited, so that f is known everywhere;
-#   (outcome)   whether a registration is accepted follows from those that were declared to decide about it;
-#   (traces)    a refusal changes nothing but what the engine declares that it may write;
-#   (declared)  no variable shows up that was not declared;
-#   (near)      all sequences over everything are walked, up to the length that few edges allow;
-#   (far)       sequences over everything show the same: each registration alone, each after all others, and random
-#               ones; invariants hold there, and what is observed in the end equals what the direct way there shows.
-# Wherever a check fails, nothing is concluded: everything is walked as one.
+#   (outcome)   the declared deciders of a registration decide whether it is accepted;
+#   (traces)    a refusal changes only the variables that the engine declares for it;
+#   (declared)  no undeclared variable appears;
+#   (near)      all sequences over the whole scenario are walked, up to the length that few edges allow;
+#   (far)       long sequences over the whole scenario show the same: each registration alone, each after all others,
+#               and random ones; invariants hold, and the observed result equals that of the direct way.
+# If a check fails, nothing is concluded, and the whole scenario is walked.
 #
 # Note [Registrations that exclude each other]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# One that is never accepted keeps nothing alive, and comes first in its role only when all are like that. Two roles may
-# exclude each other in the registrations that were chosen, and not in others. So when all is explored, every
-# combination of roles that can be in force is looked for; where the value of a variable is not known, registrations
-# that have them are explored, too.
+# A registration that is never accepted keeps nothing alive. It comes first in its role only if all registrations of the
+# role are never accepted. The chosen registrations of two roles may exclude each other, while others of these roles do
+# not. So at the end, the prover looks for every combination of roles that can be in force. If the value of a variable
+# is not known for a combination, registrations with these roles are explored, too.
 #
 # Note [Refusals that write]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~
-# A refusal that leaves something behind is a step with a role. So the neighbourhood of a variable has those who may
-# write it although they are refused, and with each of them everybody who decides about it, directly or through others:
-# then it is refused there where it is refused in the whole. What is left behind may also be hidden, and show in nothing
-# but who is refused later, as a signature that outlives its kernel. Those who write it decide about one another, so
-# they are explored together, with another one that keeps the operator alive.
+# A refusal that leaves something behind is a step with a role. So the neighbourhood of a variable contains the
+# registrations that may write it although they are refused, and with each of them all its deciders, direct or indirect:
+# then it is refused in the neighbourhood whenever it is refused in the whole scenario. The trace may also be hidden,
+# and only decide later refusals, as a signature that outlives its kernel. The registrations that write it decide about
+# one another, so they are explored together, with another registration that keeps the operator alive.
 #
 # Note [Lists]
 # ~~~~~~~~~~~~
-# The kernels of one key are a list. It is known when it is known what each registration puts there, and which of two
-# comes first. So its neighbourhoods have every two of them, a few at a time, and no more.
+# The kernels of one key are a list. The list is known if the contribution of each registration is known, and the order
+# of every two. So the neighbourhoods of a list contain every two registrations, a few at a time.
 #
 # Note [Which registrations have their turn]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# A registration that is lazy, so that a group may change without the variable being written, has another of its role
-# beside it: then coming second in a group is visited, too. One that is not lazy leaves f of the groups behind whatever
-# was there before. What keeps an operator alive without touching the variable needs one registration: with it the
-# variable outlives all others, and without it goes with the last of them.
+# A lazy registration may change a group without a later write of the variable. So another registration of its role is
+# beside it, and the state in which it comes second in its group is visited, too. A registration that is not lazy leaves
+# f of the groups behind, for every state before. Of the registrations that keep an operator alive without touching the
+# variable, one is enough: with it the variable outlives all others, and without it the variable goes with the last one.
 
 from __future__ import annotations
 
@@ -651,7 +651,7 @@ class Knowledge:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._whole: list[int] = []  # neighbourhoods of which all sets were reached; refusals hide some of the others
+        self._whole: list[int] = []  # neighbourhoods all of whose sets were reached; refusals hide some of the others
         self._reached: dict[int, AbstractSet[int]] = {}  # registrations that decide about one another -> their sets
         self._values: dict[tuple[Hashable, int], Hashable] = {}
         self._looks: dict[int, object] = {}

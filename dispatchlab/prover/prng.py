@@ -1,4 +1,4 @@
-"""The pseudo-random numbers of this project: SplitMix64, the same for ever, so that a printed seed always replays.
+"""The pseudo-random numbers of this project: SplitMix64, which never changes, so that a printed seed always replays.
 
 Python promises no stable sequence for `random.shuffle` or `randrange` across versions; this file does. To change a
 number that it gives is a breaking change. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators",

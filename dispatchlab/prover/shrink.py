@@ -17,7 +17,7 @@ from dispatchlab.prover.run_sequence import SequenceError, Sessions, compare_seq
 STEPS: Final = 200_000
 SECONDS: Final = 30.0
 _SHORT: Final = 64  # sequences that need no tricks, both together
-_FEW: Final = 6  # registrations of which all pairs are soon tried
+_FEW: Final = 6  # so few registrations that all pairs are soon tried
 _LONGEST: Final = {1: 4, 2: 6, 3: 6, 4: 6}  # by the number of registrations, how long sequences get
 
 

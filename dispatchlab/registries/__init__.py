@@ -4,7 +4,7 @@
   dispatcher prints; `Recorded` is what a registry in memory and one in a file have in common;
 - file: `open_registry(path)` reads one operator at a time, and `registry_bytes` makes the file;
   `open_bundled("torch-2.13")` gives a bundled registry, `open_named(text)` a bundled one or a file;
-- stored: the file of a registry, compressed JSON of which one operator is read at a time;
+- stored: the file of a registry, compressed JSON, read one operator at a time;
 - overlay: a few operators laid over another registry;
 - builds: which backends a build of PyTorch has kernels for, and which bundled registry answers when none is named;
 - replay: a registry as the registrations that make it;

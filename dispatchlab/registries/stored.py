@@ -1,4 +1,4 @@
-"""The file of a registry: compressed JSON, with a line for each operator, of which one is read at a time."""
+"""The file of a registry: compressed JSON with a line for each operator, read one line at a time."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class StoredRegistry:
         path: what errors call it.
 
     Raises:
-        RegistryFileError: these bytes are no recording, or not a whole one. A line that nobody writes is found when it
+        RegistryFileError: these bytes are no recording, or not a whole one. A wrong line is found when it
             is read, with the same error.
     """
 

@@ -81,7 +81,7 @@ def scenario_files(paths: Iterable[str], *, report: Callable[[str], None] | None
 
     Args:
         paths: files and folders.
-        report: is called with a sentence for each folder of which files are left out, since they are no scenarios.
+        report: is called with a sentence for each folder in which files are left out, because they are not scenarios.
 
     Raises:
         NoScenarioError: there is none below a folder.

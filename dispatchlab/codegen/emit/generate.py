@@ -210,7 +210,7 @@ def generated_before(folder: Path, first_line: str) -> tuple[str, ...]:
 
 
 def _first_line(path: Path) -> bytes | None:
-    """Return the first line of a regular file; None for anything else, which could be read for ever."""
+    """Return the first line of a regular file; None for anything else, whose reading might never end."""
     try:
         if not path.is_file():
             return None

@@ -161,7 +161,7 @@ _WITHOUT_OUT = frozenset(
         "_nested_get_ragged_idx",
     )
 )
-"""Operators without a tensor among their returns, of which no out variant can be made; torchgen lists them, too."""
+"""Operators that return no tensor, so they cannot have an out variant; torchgen lists them, too."""
 
 
 def _completed(variants: _Variants, problems: list[Problem]) -> Iterator[NativeFunction]:

@@ -56,7 +56,7 @@ class OverridableFunction:
 
     @property
     def is_method(self) -> bool:
-        """True when it takes a tensor first, of which its signatures do not speak."""
+        """True when the first argument is a tensor that the signatures leave out."""
         return self.name.startswith("Tensor.")
 
     @cached_property

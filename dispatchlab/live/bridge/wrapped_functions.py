@@ -10,7 +10,7 @@ from typing import Any
 class WrappedFunctions:
     """Functions and methods that are replaced by wrappers until they are put back, the last one first.
 
-    What somebody else has put there meanwhile stays; a wrapper that it holds only passes calls on from then on.
+    A function that other code has put there meanwhile stays; its wrapper then only passes calls on.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The builtin fallbacks of the running PyTorch, read off an operator of our own that nobody touches.
+"""The builtin fallbacks of the running PyTorch, read from an operator of dispatchlab that no other code uses.
 
 Whatever backend fallbacks the user's packages have registered count as well.
 """

@@ -81,7 +81,7 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
     version, imported = str(torch().__version__), tuple(imports)
     import_logged(imported)
     roots = package_roots()
-    with collector_paused():  # else it may take away an operator that nobody keeps while that is being read
+    with collector_paused():  # else it may release an operator without references while the reader reads it
         names = _names()
         if only is not None:
             names = [name for name in names if name in only]
@@ -168,7 +168,7 @@ def record_moments(imports: Iterable[str]) -> RegistryMoments:
         DispatchLabError: as for `record_registry`.
     """
     imported = tuple(imports)
-    with collector_paused():  # else what nobody keeps may go unseen, or while it is being read
+    with collector_paused():  # else an operator without references may go unseen, or during the read
         reader = RegistryReader()
         before, after = reader.read(), reader.read(imported)
         gc.collect()

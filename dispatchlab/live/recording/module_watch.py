@@ -200,7 +200,7 @@ def native(operator: object, key: object, debug: str) -> Native:
 
 @functools.cache
 def _registrations_of(name: str, text: str, roots: tuple[str, ...]) -> frozenset[Native]:
-    with suppress(Exception):  # what cannot be read is reported by whoever records it
+    with suppress(Exception):  # the recording code reports what cannot be read
         read = read_dump(text)
         found = {native(name, kernel.key, without_root(kernel.debug, roots)) for kernel in read.kernels}
         if read.schema is not None:

@@ -180,7 +180,7 @@ def generated(op: Any, device: str, seed: int = 0) -> Iterator[Inputs]:
     The first tries take one shape and one type for all tensors, and the defaults; later ones vary each argument.
 
     Raises:
-        NothingTriedError: the schema has a type of which no value is known.
+        NothingTriedError: the schema has a type without a known value.
     """
     draw = random.Random(f"{op} {seed}")
     uniform = [(shape, dtype) for dtype in _DTYPES[:3] for shape in _SHAPES]

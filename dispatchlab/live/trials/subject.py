@@ -49,7 +49,7 @@ class Subject:
         name: its full name.
         watch: where events are noted.
         given: the user's inputs; empty where there are none.
-        noted: inputs of calls that tests made, for an operator of which no input can be generated.
+        noted: inputs of calls that tests made, for an operator without generated inputs.
         seed: chooses generated inputs.
         inputs: those that calls succeed on, once they are chosen.
         now: the input of the call that is made.
@@ -196,7 +196,7 @@ class Subject:
         a failure on others is passed over.
 
         Args:
-            check: takes two copies of an input, the first of which nothing changes.
+            check: takes two copies of an input; the first copy is never changed.
             changes: make others of each input.
             most: how many inputs; None for all.
             counts: returns whether a failure counts on one generated input alone.

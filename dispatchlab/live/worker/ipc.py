@@ -36,7 +36,7 @@ def send(stream: IO[bytes], message: Request | Reply) -> None:
     """Write one message.
 
     Raises:
-        OSError: nobody reads it any more.
+        OSError: the other end is closed.
     """
     data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     stream.write(_LENGTH.pack(len(data)) + data)
@@ -47,7 +47,7 @@ def interrupt(stream: IO[bytes]) -> None:
     """Write the empty message, which means that Ctrl-C came.
 
     Raises:
-        OSError: nobody reads it any more.
+        OSError: the other end is closed.
     """
     stream.write(_LENGTH.pack(0))
     stream.flush()

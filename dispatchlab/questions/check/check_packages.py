@@ -171,7 +171,7 @@ def _asked(
             *(each for each in facts.moments.kept.unreadable if each == SLOTS_UNREADABLE),
         ),
     )
-    if len(nothing) == len(named):  # a def that nobody keeps is gone by now, and lint knows
+    if len(nothing) == len(named):  # a def without a reference is gone by now, and lint knows
         lint, *_ = _lint(report, facts, scenario).answers
         if not lint.findings:
             lint = Answer(Question.LINT, _NOTHING, asked=False)

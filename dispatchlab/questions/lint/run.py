@@ -71,7 +71,7 @@ def lint(
         operators: which operators to look at; all when left out.
         accepted: the identities of findings that a baseline accepts.
         imports: the packages that are linted; what other packages registered meanwhile is left out.
-        without_own: leave out the operators that PyTorch alone has registered, all of which it brings by itself. What a
+        without_own: leave out the operators that only PyTorch has registered. What a
             rule finds about them because of a package, such as of its fallback, stays.
         must_differ: the base is what there was before the imports, which have to register something.
 

@@ -117,7 +117,7 @@ class Outcome:
         not_saved: why there is no such file, when one was asked for.
         program: a program that shows a violation of the live engine, when nothing was to be saved and there can be one.
         notes: what else a reader should know, a line each.
-        interrupted: somebody pressed Ctrl-C, and the report is what was covered until then.
+        interrupted: Ctrl-C was pressed, and the report covers the work until then.
     """
 
     report: Report

@@ -25,7 +25,7 @@ from dispatchlab.scenario.scenario import Scenario
 from dispatchlab.views.as_json import as_json
 
 MOST_STATES: Final = 1024
-"""More states are not shown: nobody reads so many."""
+"""More states are not shown, because no reader needs so many."""
 
 
 class TooManySnapshotsError(DispatchLabError):

@@ -45,7 +45,7 @@ class CheckSubject(NamedTuple):
 
     Args:
         packages: the modules.
-        sources: the scenarios and registries, of which lint is asked alone.
+        sources: the scenarios and registries, for which only lint is asked.
         records: the files of their records.
         fails: the questions whose findings fail the check.
         baseline: the file of the findings that are accepted; None for none.

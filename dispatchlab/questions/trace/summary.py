@@ -59,7 +59,7 @@ class KernelUse:
     """A kernel, and how often it ran.
 
     Args:
-        operator: of which operator.
+        operator: the operator of the kernel.
         key: the key that it ran at.
         kernel: where it comes from; empty where that is not known, or where nothing ran.
         reason: its provenance; None where there is none.

@@ -233,7 +233,7 @@ class Upgrade:
         new_tags: tags that no operator had in the first, with how many have it now.
         gone_tags: tags that no operator has any more.
         compared: how many operators either has.
-        left_out: operators of which something is left out, since PyTorch registers it when a part of it is first used.
+        left_out: operators with registrations that PyTorch makes when a part of it is first used.
     """
 
     removed: tuple[OneSided, ...]

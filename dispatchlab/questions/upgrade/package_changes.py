@@ -77,7 +77,7 @@ class PackageUpgrade:
         registrations: how many there are, without defs of operators that are PyTorch's.
         operators: how many operators they name.
         refused: those that either dispatcher refuses.
-        dangling: operators of which the package has kernels and that have no def any more.
+        dangling: operators without a def for which the package has kernels.
         schemas: operators of PyTorch for which it has kernels, and whose schema differs.
         kernels: calls that run the package's kernel on one side and another one on the other.
         behaviour: what PyTorch does otherwise, where no registration shows it.

@@ -47,7 +47,7 @@ def stale_cache(words: Words) -> Mapping[str, object]:
 
 @looks_for("WHY822")
 def replaced_kernel(words: Words) -> Mapping[str, object] | None:
-    """Recognise two kernels of the program for one operator and key, the first of which is gone."""
+    """Recognise that a second kernel of the program replaced the first one for an operator and key."""
     failure = words.failure
     first: dict[tuple[str, str], Event] = {}
     for event in failure.of("impl", "custom_op") if _asserted(failure) else ():
