@@ -7,7 +7,8 @@
 A line is a `raise` or an `assert` of the modules about dispatch, or an entry of Dynamo's list of graph breaks. Words
 stand for the values in a message, and `why` is asked about it as about a pasted traceback. With `--sources` the lines
 are the checks of a checkout's C++ whose text is in the installed libraries (of Linux). The columns are: where,
-exception, answer, text. An answer is the number of a cause, `not ours: KIND`, or `open`.
+exception, answer, text. An answer is the number of a cause, `not ours: KIND`, `named: REASON` for what cannot be asked
+like this, or `open`.
 """
 
 from __future__ import annotations
@@ -69,9 +70,15 @@ CPP: Final = (
 )
 GRAPH_BREAKS: Final = "_dynamo/graph_break_registry.json"
 WORDS: Final[Mapping[str, str]] = {
+    r"^context$": "When comparing the output of mylib.foo.default on FakeTensor and concrete Tensors, found",
+    r"^(expected|mutates_args)$": "{'x'}",
+    r"^k$": "DispatchKey.CPU",
+    r"schema\.op$": "mylib.foo.default",
+    r"alias_|aliasing|identity_eq": "True",
+    r"\.size\(\)$|^len\(|_args$|^[ij]$": "2",
     r"operator_name|\.name\(\)|toString\(op": "mylib::foo",
-    r"(^|[._])(func|op|op_call|overload|opoverload|self)(\(\))?$|str\((op|func)": "mylib.foo.default",
     r"schema|declaration": "mylib::foo(Tensor x) -> Tensor",
+    r"(^|[._])(func|op|op_call|overload|opoverload|self)(\(\))?$|str\((op|func)": "mylib.foo.default",
     r"overload_name": "default",
     r"^(self|.*\.)?_?(qual_?name|op_?name|name|self\._qualname|full_name|operator_name)(\(\))?$": "mylib::foo",
     r"\bns\b|namespace|^self\.name$": "mylib",
@@ -88,8 +95,40 @@ WORDS: Final[Mapping[str, str]] = {
 }
 """The words that stand for a value, by an expression for the text of the code that gives it."""
 INTERNAL: Final = (
-    r"INTERNAL|[Ii]nternal(?:ly)?\b|should (?:never|not) (?:happen|reach)|unreachable|report (?:a|this) bug"
+    r"INTERNAL|[Ii]nternal(?:ly)?\b|should (?:never|not) (?:happen|reach|be)|unreachable|report (?:a|this) bug|"
+    r"file (?:us )?an issue"
 )
+INSIDE: Final = "an internal check of PyTorch"
+NOT_OURS: Final[Mapping[str, str]] = {
+    r" $": "without a text",
+    r"functorch/(BatchRules|Legacy|PyTorchOperatorHacks)|ATen/Legacy": "a check of values, in a batching rule",
+    r"FunctionsManual|VariableTypeManual": "a check of values, in the formula of a derivative",
+    r"_subclasses/(fake_impls|complex_tensor)": "a check of values, in a fake kernel or a class of PyTorch",
+    r"ompiled.autograd|compiled_a\w+|apply_with_saved|key must be positive": "a part that compiled autograd lacks",
+    r" ImportError ": "a package that is not installed",
+    r"TORCH_CHECK_(TYPE|VALUE) |python_(arg|torch|legacy)|_library/fake_profile": "how a function of PyTorch is called",
+    r"tensor/_api\.py:\d+ RuntimeError (Found|Unsup)": "how a function of DTensor is called",
+    r" (runtime|logic|str)_error ": "an internal check of PyTorch, of C++ without a macro",
+    r"(csrc/\w+|functions)/init\.cpp|csrc/utils/python_dispatch|NYI: mode=": "how a function of torch._C is called",
+    r"python_function\.cpp.* _register_hook_dict": "how a function of torch._C is called",
+    r"autograd/(variable|function)\.(h|cpp).*(undefined|only exist|Index|index|base of|should be false)": INSIDE,
+    r"VariableTypeUtils.* creation_meta|SizesAndStrides|lexer\.h.* (invariant|indent)| idx=| new_size: ": INSIDE,
+    r"distributed/tensor/.*([tT]ensor_?[mM]eta|tensor metadata|spec type|placement type|shard_order)": INSIDE,
+    r"RuntimeError (Unable to directly set kernel|Unsupported (arg )?type|Unknown Random|NYI: PyDispatch)": INSIDE,
+    r"RuntimeError (fx_node's target|cannot find x in tensor_tracker|could not find decomposition)": INSIDE,
+    r"RuntimeError (Cannot safely fakify|FakeTensor cache crosscheck)": INSIDE,
+}
+"""Kinds that are recognised by where they stand, or by their text, where no cause answers."""
+NAMED: Final[Mapping[str, str]] = {
+    r"GB0112|GB4315|infer_schema\(func\): x |MetadataMismatchError 2": "its text is another refusal's, which is asked",
+    r"DeviceMismatchError": "its class makes the text, which WHY407 answers",
+    r"does not have a kernel registered for": "WHY306 answers, by the operators that a program made",
+    r"Invalid attribute .* for '_OpNamespace'": "hasattr takes it for an answer: no program sees it",
+    r"Zeros is not currently supported": "nested tensors have no sizes, which is refused first",
+    r"schema_type_parser": "a schema has no such type: it is one of TorchScript's graphs",
+}
+"""Why nothing can be asked about a refusal, by an expression for where it stands and its text."""
+TABLES: Final = {"not ours": NOT_OURS, "named": NAMED}
 MACRO: Final = re.compile(
     r"\b(TORCH_CHECK\w*|TORCH_INTERNAL_ASSERT\w*|AT_ERROR|C10_THROW_ERROR|[rR]eportError|ErrorReport|\w+_error)\("
 )
@@ -130,6 +169,8 @@ def filled(node: ast.expr | None, names: Mapping[str, ast.expr]) -> str:
             return str(node.value)
         case ast.JoinedStr():
             return "".join(filled(value, {}) for value in node.values)
+        case ast.FormattedValue(value=ast.IfExp(body=body)) | ast.IfExp(body=body):
+            return filled(body, names)
         case ast.FormattedValue():
             return word(ast.unparse(node.value))
         case ast.BinOp(op=ast.Mod(), left=left):
@@ -194,7 +235,8 @@ def cpp_refusals(sources: Path, torch: Path) -> Iterator[Refusal]:
     for file in (file for file in files if file.suffix in (".cpp", ".h")):
         code = re.sub(r"^\s*//.*|^\s*#\s*define\b.*", "", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
         for found in MACRO.finditer(code):
-            statement = code[found.start() : code.find(";", found.end())]
+            end = re.compile(r'(?:"(?:[^"\\\n]|\\.)*"|[^";])*').match(code, found.end())
+            statement = code[found.start() : end.end() if end else None]
             parts = [raw or ast.literal_eval(f'"{text}"') for raw, text in LITERAL.findall(statement)]
             if parts and max(parts, key=len) in held:
                 at = f"{file.relative_to(sources).as_posix()}:{code[: found.start()].count(chr(10)) + 1}"
@@ -204,23 +246,27 @@ def cpp_refusals(sources: Path, torch: Path) -> Iterator[Refusal]:
                 between = [word(value) if value else "" for value in values] + [last]
                 text = "".join(part + value for part, value in zip(parts, between, strict=False))
                 parsed = ":\nfoo(Tensr x) -> Tensor\n    ~~~~~ <--- HERE" if "jit/frontend" in at else ""
-                yield Refusal(at, found[1], text + parsed)
+                called = "mylib::foo" if text.startswith(("()", " ")) else ""
+                yield Refusal(at, found[1], called + text + parsed)
 
 
 def answer(refusal: Refusal, registry: Registry) -> str:
-    """Return the number of the cause of a refusal, `not ours: KIND`, or `open`."""
+    """Return the number of the cause of a refusal, `not ours: KIND`, `named: REASON`, or `open`."""
     kind = refusal.exception if refusal.frame else "RuntimeError"
     file, _, line = refusal.at.rpartition(":")
     called = f'  File "/lib/python3/site-packages/torch/{file}", line {line}, in {refusal.frame}\n'
     head = 'Traceback (most recent call last):\n  File "program.py", line 3, in <module>\n    y = define(x)\n'
     text = head + (called if refusal.frame else "") + f"{kind}: {refusal.text}".removesuffix(": ")
-    found = diagnose(failure_of_text(text, registry))
-    cause = next((cause for cause in causes() if cause.code == found.code), None)
+    asked = (diagnose(failure_of_text(one, registry)).code for one in (text, text.replace("mylib::foo", "foo")))
+    known = {cause.code: cause for cause in causes() if cause.code != "WHY919"}  # which says that the program raised
+    cause = next((known[code] for code in asked if code in known), None)
     if "INTERNAL" in refusal.exception or (cause is None and ("AssertionError" in kind or re.search(INTERNAL, text))):
-        return "not ours: an internal check of PyTorch"
-    if cause is not None and cause.code != "WHY919":  # which says no more than that the program raised
+        return f"not ours: {INSIDE}"
+    if cause is not None:
         return cause.code if cause.dispatcher else f"not ours: {cause.code} {cause.title}"
-    return "open" if refusal.text.strip() else "not ours: without a text"
+    where = f"{refusal.at} {refusal.exception} {refusal.text}"
+    rules = ((f"{name}: {said}", rule) for name, given in TABLES.items() for rule, said in given.items())
+    return next((said for said, rule in rules if re.search(rule, where, re.DOTALL)), "open")
 
 
 def main() -> int:
@@ -243,7 +289,8 @@ def main() -> int:
         if (options.open and row[2] == "open") or (options.before and row[3] not in known):
             print("\t".join(row))  # noqa: T201
     counts = Counter("answered" if answer.startswith("WHY") else answer.partition(":")[0] for _, _, answer, _ in table)
-    print(f"{len(table)} refusals:", ", ".join(f"{counts[kind]} {kind}" for kind in ("answered", "not ours", "open")))  # noqa: T201
+    kinds = ("answered", "not ours", "named", "open")
+    print(f"{len(table)} refusals:", ", ".join(f"{counts[kind]} {kind}" for kind in kinds))  # noqa: T201
     return 0
 
 
