@@ -142,7 +142,7 @@ def test_an_operator_is_a_name_a_unique_name_without_overload_or_a_glob(asked: s
         (["foo", "--from", "torch-2.31"], "there is no registry 'torch-2.31'"),
         (["aten::add.Tensor", "--after", "+0"], "--after +0 needs the registrations of a scenario"),
         (["aten::add.Tensor", "--from", "torch-2.13", "--engine", "torch"], "leave one of the two out"),
-        (["foo", "--from", "five.yaml", "--list"], "--list is for registries, and five.yaml is a scenario"),
+        (["foo", "--from", "five.yaml", "--list"], "--list works with registries, but five.yaml is a scenario"),
         (["foo", "--from", "five.yaml", "--engine", "torch", "--semantics", "strict"], "leave one of the two out"),
     ],
 )

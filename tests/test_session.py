@@ -206,7 +206,7 @@ def test_one_operator_is_named() -> None:
     with pytest.raises(AmbiguousOperatorError, match=r"^aten::add has \d+ overloads: name one of aten::add\."):
         subject_of_operator(recorded, "aten::add", source="torch-2.13-cpu")
     with pytest.raises(
-        SessionError, match=r"^'aten::add\*' is a glob, and the application shows one operator: name it$"
+        SessionError, match=r"^'aten::add\*' is a glob, but the application shows one operator: give its name$"
     ):
         subject_of_operator(recorded, "aten::add*", source="torch-2.13-cpu")
 

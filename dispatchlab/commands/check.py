@@ -113,7 +113,7 @@ def check(
         _orders(found.packages, format)
     is_lint = bool(found.sources) or (only == ("lint",) and bool(operators or against))
     if found.sources and only not in ((), ("lint",)):
-        raise click.UsageError(f"{found.sources[0]} is not a package, so lint is the only question about it")
+        raise click.UsageError(f"{found.sources[0]} is not a package, so only lint can be asked")
     if (operators or against) and not is_lint:
         raise click.UsageError("--operator and --against are for lint: add --only lint")
     selection = selection_of(found.settings, select, ignore)

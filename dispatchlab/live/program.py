@@ -104,7 +104,7 @@ def _operator(registrations: Sequence[Registration]) -> tuple[OperatorName, Func
     schema: FunctionSchema | None = None
     for registration in registrations:
         if not isinstance(registration, Def | Impl):
-            raise NotExpressibleError(registration, "the program has defs and impls alone")
+            raise NotExpressibleError(registration, "the program can contain only defs and impls")
         operators.add(registration.operator)
         if isinstance(registration, Def):
             if isinstance(registration.schema, OperatorName) or registration.kernel is not None:
@@ -128,4 +128,4 @@ def _call(registration: Registration, adds: int) -> str:
             at = f", {str(key)!r}" if key is not None else ""
             return f"library.impl({str(registration.operator.without_namespace)!r}, {function}{at})"
         case _:
-            raise NotExpressibleError(registration, "the program has defs and impls alone")
+            raise NotExpressibleError(registration, "the program can contain only defs and impls")

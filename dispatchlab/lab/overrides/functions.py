@@ -169,7 +169,7 @@ def _all_functions(
 
 def _without_kernel(name: str) -> Function:
     def without_kernel(*args: Any, **kwargs: Any) -> Any:
-        raise refused(f"{name} has no kernel here: it does nothing but ask the handlers of its arguments")
+        raise refused(f"{name} has no kernel here: it only calls the handlers of its arguments")
 
     return without_kernel
 

@@ -170,7 +170,7 @@ def add_property(own: type[Tensor], entry: OverridableFunction, read: Function |
         if read is not None:
             return read(self)
         if found is None:
-            raise AttributeError(f"tensors have no {name} here: their handlers alone are asked for it")
+            raise AttributeError(f"tensors have no {name} here: only handlers can provide it")
         return found.__get__(self)
 
     def get(self: Any) -> Any:

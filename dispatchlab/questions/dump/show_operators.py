@@ -221,7 +221,7 @@ def listing(asked: DumpOptions, *, report: Report) -> View[Any]:
     if asked.engine == "torch" and source != LIVE:
         raise DumpOptionsError(f"{source} is a recording, which --engine torch cannot run: leave one of the two out")
     if not is_registry_source(source):
-        raise DumpOptionsError(f"--list is for registries, and {source} is a scenario: name an operator")
+        raise DumpOptionsError(f"--list works with registries, but {source} is a scenario: name an operator")
     recorded = recorded_from(source, imports=asked.imports, report=report)
     keys = tuple(named_key(key, recorded.privateuse1) for key in asked.keys)
     operators = find_listed(recorded, asked.operator or "*", source=source, keys=keys)

@@ -105,7 +105,7 @@ def subject_of_operator(recorded: Recorded, asked: str, *, source: str, semantic
         DispatchLabError: there is no such operator, or its record cannot be read.
     """
     if is_glob(asked):
-        raise SessionError(f"{asked!r} is a glob, and the application shows one operator: name it")
+        raise SessionError(f"{asked!r} is a glob, but the application shows one operator: give its name")
     (found,) = find_operators(asked, tuple(recorded.names), source=source)
     operator = recorded.operator(found)
     assert operator is not None

@@ -77,7 +77,7 @@ def check_subject(scenario: Scenario, options: RunOptions) -> None:
     if not scenario.registrations:
         if scenario.python:
             number = f"{len(scenario.python):,} registration{'' if len(scenario.python) == 1 else 's'}"
-            raise NothingToExploreError(scenario, f"it has {number} of Python alone, which cannot be explored here")
+            raise NothingToExploreError(scenario, f"it has {number} in Python only, which cannot be explored here")
         raise NothingToExploreError(scenario, "it has no registrations")
     named = operators_named_by(scenario.registrations)
     if scenario.operators and named and not set(named) & set(scenario.operators) and not _has_fallback(scenario):

@@ -37,7 +37,7 @@ class MixedSubjectError(DispatchLabError):
 
     source: str
 
-    template = "{source} is not a package, so lint is its only question: check it by itself"
+    template = "{source} is not a package, so only lint can be asked: check it alone"
 
 
 class CheckSubject(NamedTuple):
