@@ -102,6 +102,15 @@ def test_a_row_names_what_is_known(family: str, cause: Cause, row: Row) -> None:
 
 
 @pytest.mark.parametrize(("family", "cause", "row"), ROWS)
+def test_each_expression_of_a_row_has_the_groups_that_its_texts_name(family: str, cause: Cause, row: Row) -> None:
+    of_each = [set(re.compile(text).groupindex) for text in row.pattern or cause.pattern]
+    named = fields(row) | {name for name, _ in conditions(row)}
+    given = FACTS | seen(family, cause.code)[0]
+    given |= {name for _, text in conditions(row) for name in re.compile(text).groupindex}
+    assert all(named & set().union(*of_each) - given <= groups for groups in of_each)
+
+
+@pytest.mark.parametrize(("family", "cause", "row"), ROWS)
 def test_the_case_of_a_row_is_one_that_the_function_names(family: str, cause: Cause, row: Row) -> None:
     words, _ = seen(family, cause.code)
     assert not row.case or "case" in words

@@ -61,3 +61,25 @@ area(torch.ones(2))
     assert outcome.answer is not None
     assert outcome.answer.code == "WHY102"
     assert "boxes::area was defined at program.py:5 and released" in outcome.answer.cause
+
+
+def test_a_crash_after_a_function_with_too_many_results_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """\
+import torch
+
+@torch.library.custom_op("boxes::halves", mutates_args=())
+def halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x[:1].clone(), x[1:].clone(), x.clone()
+
+halves(torch.ones(2))
+"""
+    (tmp_path / "program.py").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    outcome = why_program(["program.py"], quiet=True)
+    assert outcome.exit_code < 0
+    assert outcome.answer is not None
+    assert outcome.answer.code == "WHY212"
+    assert "the call of boxes::halves crashed the process" in outcome.answer.cause
+    assert "(Tensor, Tensor)" in outcome.answer.cause
