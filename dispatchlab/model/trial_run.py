@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from dispatchlab.model.failure import Event, Position, Raised
 
-Status: TypeAlias = Literal["passed", "failed", "not needed", "no input", "open"]
+Status: TypeAlias = Literal["passed", "failed", "not needed", "no input", "open", "not tried"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +21,7 @@ class TrialRun:
         operator: its full name.
         trial: the name of the trial.
         status: how it ended; `open` where it was not run to its end.
+            `not tried` where there are so many operators that it was left out.
         why: why it was not needed, had no input or stayed open, a clause.
         inputs: the arguments of the call that failed.
         raised: the exception of a trial that failed, with what led to it.

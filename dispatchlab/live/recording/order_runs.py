@@ -1,7 +1,7 @@
 """Import modules in some order, each order in a fresh process, and read what is there afterwards.
 
-A process that has PyTorch and none of the packages forks a process for each order, since importing PyTorch takes
-seconds, and importing a package often less than one.
+A process that has PyTorch, and a package around all modules, forks a process for each order, since importing PyTorch
+takes seconds, and importing a module often less than one.
 """
 
 from __future__ import annotations
@@ -32,15 +32,20 @@ from dispatchlab.model.python_layer import PythonRegistration
 from dispatchlab.registries.model import RecordedFallback
 
 
-def run_orders(orders: Sequence[Order], limit_s: float, jobs: int) -> tuple[OrderRun, ...]:
+def run_orders(orders: Sequence[Order], limit_s: float, jobs: int, first: Sequence[str] = ()) -> tuple[OrderRun, ...]:
     """Run some orders, each in a process of its own.
 
     Args:
         orders: the orders.
         limit_s: the bound on the seconds of one import.
         jobs: how many orders run at once.
+        first: the packages around all modules, which are imported once for all orders.
+
+    Raises:
+        ImportFailedError: one of these cannot be imported.
     """
     before = _before()
+    import_logged(first)
     runs: list[OrderRun] = []
     for start in range(0, len(orders), jobs):
         some = orders[start : start + jobs]

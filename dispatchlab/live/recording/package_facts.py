@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.live.bridge.torch import ImportFailedError
@@ -22,12 +23,16 @@ class PackageFacts:
         moments: the registry before it, after it, and after garbage was collected.
         later: the modules that were imported after the packages, which do not import them.
         failed: the modules that could not be imported, with the reason.
+        along: the modules that the packages import by themselves.
+        threads: whether the packages started threads, which a copy of the process lacks.
     """
 
     record: PackageRecord
     moments: RegistryMoments
     later: tuple[str, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
+    along: frozenset[str] = frozenset()
+    threads: bool = False
 
 
 def package_facts(
@@ -56,7 +61,15 @@ def package_facts(
         except ImportFailedError as error:
             failed(error)
             raise
-        return PackageFacts(record, witness.moments, tuple(witness.later), witness.failed)
+        return PackageFacts(
+            record, witness.moments, tuple(witness.later), witness.failed, witness.along, witness.threads
+        )
+
+
+def _threads() -> int:
+    """Return how many threads this process has; 0 where the system does not say."""
+    tasks = Path("/proc/self/task")
+    return len(list(tasks.iterdir())) if tasks.is_dir() else 0
 
 
 class _Witness:
@@ -67,6 +80,7 @@ class _Witness:
     ) -> None:
         self._submodules, self._fails, self._then = submodules, fails, then
         self.later, self.failed = list[str](), dict[str, str]()
+        self.along, self.threads = frozenset[str](), False
         self._reader = RegistryReader()
         self._before = self._after = before = self._reader.read()
         self._packages: tuple[str, ...] = ()
@@ -74,7 +88,9 @@ class _Witness:
 
     def import_packages(self, packages: Sequence[str], /) -> None:
         self._packages = tuple(packages)
+        count = _threads()
         import_logged(packages)
+        self.along, self.threads = frozenset(sys.modules), _threads() > count
         for name in self._submodules:
             if name in sys.modules:
                 continue

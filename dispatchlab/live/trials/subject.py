@@ -51,6 +51,7 @@ class Subject:
         given: the user's inputs; empty where there are none.
         noted: inputs of calls that tests made, for an operator without generated inputs.
         seed: chooses generated inputs.
+        most: how many generated inputs are kept.
         inputs: those that calls succeed on, once they are chosen.
         now: the input of the call that is made.
         broken: what the trial of the schema raised.
@@ -65,6 +66,7 @@ class Subject:
     given: Sequence[Inputs] = ()
     noted: Sequence[Inputs] = ()
     seed: int = 0
+    most: int = KEPT
     inputs: list[Inputs] = field(default_factory=list)
     now: Inputs | None = None
     broken: Exception | None = None
@@ -135,7 +137,7 @@ class Subject:
             for inputs in tries:
                 self.now = inputs
                 key = str([(str(tensor.dtype), tensor.dim()) for tensor in tensors_of(inputs.values)])
-                if not self.given and len(taken) == KEPT:
+                if not self.given and len(taken) == self.most:
                     break
                 if not self.given and key in taken:
                     continue
@@ -157,7 +159,7 @@ class Subject:
             refused = str(error)
         if unsteady and (self.given or not self.inputs):
             self.random = self.unsteady = True
-            self.inputs = [*self.inputs, *unsteady[:KEPT]]
+            self.inputs = [*self.inputs, *unsteady[: self.most]]
         if not self.inputs:
             self.inputs = self.given = [inputs for inputs in self.noted if self.takes(inputs)]
         if not self.inputs:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,7 +19,7 @@ import torch
 from dispatchlab.live.failure.program_watch import frames_of, raised_of
 from dispatchlab.live.introspection.process_copies import ProcessCopy, Say, how_it_ended
 from dispatchlab.live.trials import behaviour, transforms
-from dispatchlab.live.trials.inputs import NothingTriedError
+from dispatchlab.live.trials.inputs import KEPT, NothingTriedError
 from dispatchlab.live.trials.subject import NotNeededError, Subject, Trial
 from dispatchlab.model.failure import Raised
 from dispatchlab.model.trial_run import TrialRun
@@ -49,38 +50,57 @@ _BY_VALUES: Final = (signal.SIGFPE, signal.SIGSEGV)
 """Signals that a kernel in C++ gets for values that no caller gives, such as an index that is out of range."""
 
 _LIMIT_S: Final = 10.0
+_RUN_AGAIN: Final = 10
+"""How many failures of one kind are run again in forks of their own."""
+
 _COMPILED_LIMIT_S: Final = 300.0
 
 
-def run_all_trials(subjects: Sequence[Subject], names: Sequence[str]) -> Iterator[TrialRun]:
+def run_all_trials(subjects: Sequence[Subject], names: Sequence[str], *, most: int = KEPT) -> Iterator[TrialRun]:
     """Run trials of many operators in one fork, and those of an operator that fails there again in a fork of its own.
 
-    An operator may leave something behind that changes how the next one ends, so only a failure in a fork of its own
-    counts.
+    An operator may leave something behind that changes how the next one ends, so a failure counts when it comes in a
+    fork of its own, too, or when some others of its kind did.
 
     Args:
         subjects: the operators.
         names: the trials, in order.
+        most: how many generated inputs of an operator are kept in the first fork.
     """
-    left = list(subjects)
+    left, limit_s = list(subjects), _LIMIT_S
+    again = Counter[tuple[str, str]]()
     while left:
         runs: list[TrialRun] = []
-        copy = ProcessCopy(partial(_run_all, tuple(left), names))
-        with suppress(TimeoutError):
-            for run in copy.answers(lambda: _LIMIT_S):
+        copy = ProcessCopy(partial(_run_all, tuple(left), names, most))
+        try:
+            for run in copy.answers(partial(float, limit_s)):
                 runs.append(run)
-                if len(runs) == len(names):
-                    subject = left.pop(0)
-                    yield from run_trials(subject, names) if any(run.status == "failed" for run in runs) else runs
-                    runs = []
-        if left:
-            yield from run_trials(left.pop(0), names)
+                if len(runs) < len(names):
+                    continue
+                subject, failures = left.pop(0), {(run.trial, run.error) for run in runs if run.status == "failed"}
+                kinds = {(trial, error.partition(":")[0]) for trial, error in failures}
+                if any(again[kind] < _RUN_AGAIN for kind in kinds):
+                    again.update(kinds)
+                    runs = list(run_trials(subject, names))
+                yield from runs
+                runs = []
+            if left:
+                yield from run_trials(left.pop(0), names)
+        except TimeoutError:
+            limit_s = max(1.0, limit_s / 2)
+            yield from runs
+            yield _silent(left.pop(0), names[len(runs)])
 
 
-def _run_all(subjects: Sequence[Subject], names: Sequence[str], say: Say) -> None:
+def _run_all(subjects: Sequence[Subject], names: Sequence[str], most: int, say: Say) -> None:
     for subject in subjects:
+        subject.most = most
         for name in names:
             say(run_trial(subject, name))
+
+
+def _silent(subject: Subject, name: str) -> TrialRun:
+    return TrialRun(operator=subject.name, trial=name, status="open", why="there is no answer in time")
 
 
 def run_trials(subject: Subject, names: Sequence[str], *, before: str = "") -> Iterator[TrialRun]:
@@ -110,7 +130,9 @@ def run_trials(subject: Subject, names: Sequence[str], *, before: str = "") -> I
             raised = (Raised("builtins.RuntimeError", text),)
             yield TrialRun(operator=subject.name, trial=left.pop(0), status="failed", raised=raised)
         except TimeoutError:
-            yield TrialRun(operator=subject.name, trial=left.pop(0), status="open", why="there is no answer in time")
+            yield _silent(subject, name := left.pop(0))
+            if name in _FIRST:  # every other trial needs the call, too
+                return
 
 
 def _run(subject: Subject, names: Sequence[str], before: str, say: Say) -> None:

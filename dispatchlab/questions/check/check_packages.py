@@ -119,24 +119,13 @@ def _checked(
         stage(f"running operators of {' and '.join(named)}")
         try:
             limit_s = _WHOLE_LIMIT_S if request.whole else _TRIALS_LIMIT_S
-            return _answered(
-                report, _without_repeats(report, trials_answer(trials.runs(limit_s), named, whole=request.whole))
-            )
+            reported = {(finding.code, finding.operator) for finding in report.findings}
+            found = trials.runs(limit_s)
+            return _answered(report, trials_answer(found, named, whole=request.whole, reported=reported))
         except TrialsFailedError as error:
             if request.inputs:
                 raise
             return _not_asked(report, Question.TRIALS, error)
-
-
-_REPEATS = {"WHY109": "DL001", "WHY401": "DL006", "WHY531": "DL010"}
-"""Causes of failed trials, and the rules of lint that report the same mistake."""
-
-
-def _without_repeats(report: CheckReport, trials: Answer) -> Answer:
-    """Return the answer of the trials without the findings that lint reports, too."""
-    reported = {(finding.code, finding.operator) for finding in report.findings}
-    kept = [one for one in trials.findings if (_REPEATS.get(one.code), one.operator) not in reported]
-    return replace(trials, findings=tuple(kept))
 
 
 def _asked(
@@ -288,7 +277,9 @@ def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Chec
     registering = tuple(one for one in facts.record.registering if one not in facts.failed)
     later = tuple(one for one in facts.later if one in registering)
     named = tuple(one for one in report.packages if not any(each.startswith(f"{one}.") for each in later))
-    imports = compare_import_orders((*named, *later), registering=registering)
+    whole = [one for one in report.packages if one not in named]
+    first = tuple(whole) if len(report.packages) == 1 and not facts.threads else ()
+    imports = compare_import_orders((*named, *later), registering=registering, along=facts.along, first=first)
     notes = (f"compared: {COMPARED}",) if imports.orders else ()
     reading = "".join(f" {one.what}" for one in imports.differences)
     report = replace(report, nothing=tuple(one for one in report.nothing if f"variable {one}." not in reading))

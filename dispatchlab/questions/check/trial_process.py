@@ -6,7 +6,8 @@ import gc
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Final
@@ -27,6 +28,16 @@ from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.check.trials import Run, TrialRequest, TrialsFailedError
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 from dispatchlab.registries.model import read_dump
+
+_ALL_TRIALS: Final = 40
+"""Of so many operators all trials are run that need no compiler."""
+
+_SOME_TRIALS: Final = 300
+"""Of so many operators the most telling trials are run, with one input that their calls take."""
+
+_TELLING: Final = ("signature", "call", "schema", "fake")
+_TRIED_FIXES: Final = 5
+"""For so many failures of one kind the fix is tried."""
 
 _trials: Final[list[ProcessCopy]] = []
 _failed_imports: Final[list[Run]] = []
@@ -120,12 +131,26 @@ def _runs(request: TrialRequest, watch: ProgramWatch, before: Mapping[str, str])
         )
         for operator in operators
     }
-    names = [name for name in TRIALS if request.whole or name not in COMPILED]
-    runs = run_all_trials([*subjects.values()], names)
-    if request.whole:
-        runs = (run for subject in subjects.values() for run in run_trials(subject, names))
-    for run in runs:
-        yield run, _answer(run, watch, partial(_try_fix, run=run, subject=subjects[run.operator]))
+    whole = (run for subject in subjects.values() for run in run_trials(subject, [*TRIALS]))
+    attempts = Counter[str]()
+    for run in whole if request.whole else _most_telling([*subjects.values()]):
+        kind = f"{run.trial} {run.error.partition(':')[0]}"
+        attempts[kind] += run.status == "failed"
+        attempt = partial(_try_fix, run=run, subject=subjects[run.operator])
+        yield run, _answer(run, watch, attempt if request.whole or attempts[kind] <= _TRIED_FIXES else None)
+
+
+def _most_telling(subjects: Sequence[Subject]) -> Iterator[TrialRun]:
+    """Run the trials that need no compiler: of some operators all, of many the most telling ones."""
+    plain = [name for name in TRIALS if name not in COMPILED]
+    if len(subjects) <= _ALL_TRIALS:
+        yield from run_all_trials(subjects, plain)
+        return
+    some, others = subjects[:_SOME_TRIALS], subjects[_SOME_TRIALS:]
+    yield from run_all_trials(some, _TELLING, most=1)
+    left_out = [(subject, name) for subject in some for name in plain if name not in _TELLING]
+    for subject, name in (*left_out, *((subject, name) for subject in others for name in plain)):
+        yield TrialRun(operator=subject.name, trial=name, status="not tried")
 
 
 def _registration_runs(watch: ProgramWatch) -> Iterator[TrialRun]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -113,18 +113,42 @@ def trial_process(request: TrialRequest) -> Iterator[TrialProcess]:
         yield TrialProcess(engine, request)
 
 
-def trials_answer(found: Sequence[Run], packages: Sequence[str], *, whole: bool) -> Answered:
-    """Return the findings of the trials, with the command that decides open ones."""
+_REPEATS: Final = {"WHY109": "DL001", "WHY401": "DL006", "WHY531": "DL010"}
+"""Causes of failed trials, and the rules of lint that report the same mistake."""
+
+
+def trials_answer(
+    found: Sequence[Run], packages: Sequence[str], *, whole: bool, reported: Collection[tuple[str, str]] = ()
+) -> Answered:
+    """Return the findings of the trials, with the command that decides open ones.
+
+    Args:
+        found: the trials.
+        packages: the packages.
+        whole: the trials that need a compiler were run.
+        reported: rules and operators of findings by lint, which the trials do not report again.
+    """
     runs = [run for run, _ in found]
     operators = {run.operator for run in runs}
     if not operators:
         return Answered(Question.TRIALS, "no operator is registered", asked=False)
     counts = Counter(run.status for run in runs)
     text = f"{counted(len(operators), 'operator')}: {counted(counts['passed'], 'trial')} passed"
-    text += f", {counts['failed']:,} failed" if counts["failed"] else ""
+    failed = [answer for run, answer in found if run.status == "failed"]
+    lacking = [answer for answer in failed if answer is not None and answer.code in _LACKING]
+    text += f", {len(failed) - len(lacking):,} failed" if len(failed) > len(lacking) else ""
+    text += f", {len(lacking):,} for information" if lacking else ""
+    text += f", {counts['not tried']:,} not tried" if counts["not tried"] else ""
     command = f"dispatchlab check {' '.join(packages)}"
     without = sorted({run.operator for run in runs if run.status == "no input" and run.trial == "call"})
     notes = [f"no input for {first_of(without, 3)}: {command} --inputs FILE.py"] if without else []
+    if counts["not tried"]:
+        left_out = Counter(run.trial for run in runs if run.status == "not tried")
+        of = "; ".join(
+            f"{', '.join(trial for trial in left_out if left_out[trial] == count)} of {counted(count, 'operator')}"
+            for count in sorted({*left_out.values()})
+        )
+        notes.append(f"not tried, since there are many operators: {of}: {command} --run")
     notes += [] if whole else [f"not run: what needs a compiler: {command} --run"]
     left = dict[tuple[str, str], list[str]]()
     for run in runs:
@@ -136,7 +160,10 @@ def trials_answer(found: Sequence[Run], packages: Sequence[str], *, whole: bool)
         for run, answer in reversed(found)
         if answer
     }
-    return Answered(Question.TRIALS, text, tuple(reversed(findings.values())), tuple(notes))
+    kept = [one for one in reversed(findings.values()) if (_REPEATS.get(one.code, ""), one.operator) not in reported]
+    if repeats := {_REPEATS[one.code] for one in findings.values() if one not in kept}:
+        text += f" ({' and '.join(sorted(repeats))} below)"
+    return Answered(Question.TRIALS, text, tuple(kept), tuple(notes))
 
 
 def finding_of(run: TrialRun, answer: Answer) -> Finding:

@@ -106,6 +106,8 @@ def compare_import_orders(
     packages: Sequence[str],
     *,
     registering: Collection[str] | None = None,
+    along: Collection[str] = (),
+    first: Sequence[str] = (),
     started: Callable[[str], None] = lambda _: None,
 ) -> ImportComparison:
     """Import packages in every order, or in some of many, and compare. See Note [What is compared].
@@ -113,6 +115,8 @@ def compare_import_orders(
     Args:
         packages: the modules to import.
         registering: those of their modules that register something; found out when left out.
+        along: modules that have no order of their own, since a package imports them by itself.
+        first: the packages around all of them, which every order imports first; they are imported once for all orders.
         started: called with what begins.
 
     Raises:
@@ -125,13 +129,13 @@ def compare_import_orders(
     from dispatchlab.processes import most_jobs
 
     named, limit_s = tuple(dict.fromkeys(packages)), import_limit()
-    if registering is not None and len(modules := modules_with_orders(named, registering)) == 1:
+    if registering is not None and len(modules := modules_with_orders(named, registering, along)) == 1:
         return _comparison(named, modules, registering, (), None)
     with LiveEngine() as engine:
 
         def run(*orders: Order) -> tuple[OrderRun, ...]:
             function = "dispatchlab.live.recording.order_runs:run_orders"
-            runs: tuple[OrderRun, ...] = engine.ask(function, orders, limit_s, most_jobs())
+            runs: tuple[OrderRun, ...] = engine.ask(function, orders, limit_s, most_jobs(), first)
             _raise_for(runs)
             return runs
 
@@ -141,7 +145,7 @@ def compare_import_orders(
             (whole,) = run(named)
             registering = whole.registering
             fixed = _fixed_orders(named[0], whole.found)
-        modules = modules_with_orders(named, registering)
+        modules = modules_with_orders(named, registering, along)
         orders = orders_of(modules, MOST_ORDERS)
         if len(orders) == 1:
             return replace(_comparison(named, modules, registering, (), None), fixed=fixed)
@@ -171,10 +175,12 @@ def fixed_text(sites: Collection[str], key: str, operator: str, package: str) ->
     return f"{them}; the imports of {package} fix their order, and an import sorter would change which wins"
 
 
-def modules_with_orders(packages: Sequence[str], registering: Collection[str]) -> tuple[str, ...]:
-    """Return the packages, and their registering modules that are below no package that was named."""
+def modules_with_orders(
+    packages: Sequence[str], registering: Collection[str], along: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return the packages, and their registering modules that are below no package that was named, nor come along."""
     tops = {package.partition(".")[0] for package in packages}
-    others = (name for name in sorted(registering) if name.partition(".")[0] in tops)
+    others = (name for name in sorted(registering) if name.partition(".")[0] in tops and name not in along)
     return (*packages, *(one for one in others if not any(f"{one}.".startswith(f"{each}.") for each in packages)))
 
 
