@@ -21,6 +21,8 @@ from dispatchlab.live.introspection.registry_reader import RegistryMoments, reco
 from dispatchlab.live.registry import live_registry
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.operator_view import OperatorView
+from dispatchlab.questions.check.check_packages import check_packages
+from dispatchlab.questions.check.report import Question
 from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
 from dispatchlab.questions.dump.inspect_operators import inspect_operators
 from dispatchlab.questions.dump.inspect_scenario import InspectOptions
@@ -225,6 +227,20 @@ def test_what_check_and_lint_say_of_stale_slots_is_what_runs(ran: Ran, recorded:
             assert ([int(shown[2])] if shown[2] else []) == ran.slots[f"{one.operator} {shown[1]}"], one
             compared += 1
     assert compared >= 100
+
+
+def test_what_check_says_of_stale_slots_is_what_runs(ran: Ran, folder: Path) -> None:
+    report = check_packages(["naming"], questions=(Question.LINT,))
+    held = [one for one in report.findings if "stale slot" in one.message]
+    assert len({one.operator for one in held}) >= 100
+    compared = set()
+    for one in held:
+        shown = re.match(rf"calls at (\w+) run (?:naming\.py:(\d+)|no kernel|{OTHERS}) where", one.message)
+        assert shown is not None, one.message
+        if shown[1] in SLOTS and not re.search(OTHERS, shown[0]):
+            assert ([int(shown[2])] if shown[2] else []) == ran.slots[f"{one.operator} {shown[1]}"], one
+            compared.add(one.operator)
+    assert len(compared) >= 100
 
 
 @pytest.fixture(scope="module")

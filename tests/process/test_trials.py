@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -289,6 +291,45 @@ def test_functionalization_vmap_and_autocast_are_tried(tried: Try) -> None:
     assert said(answer) == {("own::bump_", "WHY611"), ("own::batched", "WHY608"), ("own::casts", "WHY623")}
     assert runs(answer)["own::batched", "vmap"].status == "failed"
     assert runs(answer)["own::casts", "autocast"].raised[0].name == "RecursionError"
+
+
+MANY = """
+import time, torch
+def made(at):
+    @torch.library.custom_op(f"own::op{at:02}", mutates_args=())
+    def op(x: torch.Tensor) -> torch.Tensor:
+        time.sleep(60 * (at == 7))
+        return (x * 2).half() if at == 11 else x * 2
+    op.register_fake(lambda x: torch.empty_like(x))
+for at in range(45):
+    made(at)
+"""
+
+
+def test_of_many_operators_the_most_telling_trials_are_run_and_the_others_named(tried: Try) -> None:
+    found = tried(MANY)
+    assert said(found) == {("own::op11", "WHY403")}
+    by_status = Counter(run.status for run, _ in found)
+    assert (by_status["passed"], by_status["failed"], by_status["open"], by_status["not tried"]) == (176, 1, 1, 225)
+    answer = trials_answer(found, ("module0",), whole=False)
+    assert answer.text == "45 operators: 176 trials passed, 1 failed, 225 not tried"
+    assert answer.notes[0] == (
+        "not tried, since there are many operators: autograd registration, backward, vmap, autocast, functionalize of "
+        "45 operators: dispatchlab check module0 --run"
+    )
+    assert "call is open: there is no answer in time: own::op07" in answer.notes
+
+
+def test_a_failure_that_lint_reports_too_is_named_by_its_rule(tried: Try) -> None:
+    source = """
+import torch
+@torch.library.custom_op("own::plain", mutates_args=())
+def plain(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+"""
+    answer = trials_answer(tried(source), ("module0",), whole=False, reported={("DL006", "own::plain")})
+    assert answer.findings == ()
+    assert re.fullmatch(r"1 operator: \d trials passed, 1 for information \(DL006 below\)", answer.text), answer.text
 
 
 def test_compiled_graphs_are_tried_when_asked_for(tried: Try) -> None:

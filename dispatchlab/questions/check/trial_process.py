@@ -141,12 +141,17 @@ def _runs(request: TrialRequest, watch: ProgramWatch, before: Mapping[str, str])
 
 
 def _most_telling(subjects: Sequence[Subject]) -> Iterator[TrialRun]:
-    """Run the trials that need no compiler: of some operators all, of many the most telling ones."""
+    """Run the trials that need no compiler: of some operators all, of many the most telling ones.
+
+    Of operators with inputs by the user all are run.
+    """
     plain = [name for name in TRIALS if name not in COMPILED]
     if len(subjects) <= _ALL_TRIALS:
         yield from run_all_trials(subjects, plain)
         return
-    some, others = subjects[:_SOME_TRIALS], subjects[_SOME_TRIALS:]
+    yield from run_all_trials([subject for subject in subjects if subject.given], plain)
+    generated = [subject for subject in subjects if not subject.given]
+    some, others = generated[:_SOME_TRIALS], generated[_SOME_TRIALS:]
     yield from run_all_trials(some, _TELLING, most=1)
     left_out = [(subject, name) for subject in some for name in plain if name not in _TELLING]
     for subject, name in (*left_out, *((subject, name) for subject in others for name in plain)):

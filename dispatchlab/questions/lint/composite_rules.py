@@ -31,9 +31,9 @@ def _ambiguous(subject: Subject, operators: Iterable[RecordedOperator]) -> Itera
     backends = frozenset(keys_of(BACKENDS_OF_AUTOGRAD[other]))
     functionalities = {DispatchKey.Quantized, DispatchKey.Sparse, DispatchKey.SparseCsr}
     for operator, keys in _with_composite(operators):
-        if subject.slot(operator, other).way is not Way.AMBIGUOUS:
-            continue
         mine = sorted(keys & (backends | functionalities))
+        if subject.slot(operator, other).way is not Way.AMBIGUOUS or not mine:  # a stale slot outlives such a kernel
+            continue
         yield Found(
             str(operator.name),
             other,
