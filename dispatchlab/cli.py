@@ -113,7 +113,7 @@ def _print_version(context: click.Context, param: click.Parameter, asked: bool) 
 )
 @click.pass_context
 def main(ctx: click.Context, *, quiet: bool, no_color: bool, no_pager: bool) -> None:
-    """Prove that the order of registrations does not matter, or show the shortest counterexample."""
+    """Run one of the commands; `overview` has the help."""
     ctx.obj = not no_color
     ctx.meta[QUIET], ctx.meta[NO_PAGER] = quiet, no_pager
 

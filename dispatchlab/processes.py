@@ -9,12 +9,30 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
+from dispatchlab.errors import DispatchLabError
+
 T = TypeVar("T")
 
 _MOST_JOBS: Final = 2
 _SHARE: Final = 2
 _NO_LIMIT: Final = 1 << 60  # what the first control groups say when there is no limit is near 2 to the 63
 _CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
+
+
+class NoForkError(DispatchLabError):
+    """This system cannot copy a process."""
+
+    template = "this runs in a copy of a process and needs fork, which this system lacks: use Linux or macOS"
+
+
+def check_fork() -> None:
+    """Refuse what needs a copy of this process where there can be none.
+
+    Raises:
+        NoForkError: this system cannot copy a process.
+    """
+    if not hasattr(os, "fork"):
+        raise NoForkError
 
 
 def most_jobs() -> int:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -69,6 +70,14 @@ def test_the_readme_convinces_in_half_a_minute() -> None:
     assert all(f"\ndispatchlab {command}" in text for command in ("init", "doctor"))
     assert "order-dependent (model: torch-2.13)" in text
     assert "<!-- the test command -->\n```\n" in text
+
+
+def test_the_readme_the_package_and_the_help_begin_with_one_sentence() -> None:
+    tagline = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["description"]
+    assert tagline.startswith("PyTorch")
+    assert README.read_text(encoding="utf-8").startswith(f"# dispatchlab\n\n{tagline}\n")
+    shown = CliRunner().invoke(main, ["--help"]).stdout.partition("\n\n")[2].partition("\n\n")[0]
+    assert " ".join(shown.split()) == tagline
 
 
 def test_two_lines_of_the_readme_decide_a_result() -> None:

@@ -40,8 +40,8 @@ RENAMED: Mapping[str, str] = {
 _HEAD = """\
 Usage: dispatchlab [OPTIONS] COMMAND [ARGS]...
 
-  Prove that the order of registrations does not matter, or show the shortest
-  counterexample.
+  PyTorch's dispatcher, checked: which kernel a call runs, why it fails, and
+  whether the order of registrations matters.
 
   Examples:
     dispatchlab check my_package

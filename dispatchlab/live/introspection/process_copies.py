@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NoReturn, TypeAlias
 
 from dispatchlab.live.bridge.torch import torch
+from dispatchlab.processes import check_fork
 
 Say: TypeAlias = Callable[[object], None]
 """Says something to the process that was copied."""
@@ -40,9 +41,13 @@ class ProcessCopy:
 
     Args:
         work: what it does; it is given a function by which it says something to this process.
+
+    Raises:
+        NoForkError: this system cannot copy a process.
     """
 
     def __init__(self, work: Callable[[Say], None]) -> None:
+        check_fork()
         self._said, says = Pipe(duplex=False)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  # which goes with this object
         self.code = 0

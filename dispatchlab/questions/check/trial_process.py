@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from typing import Final
@@ -25,6 +26,7 @@ from dispatchlab.live.trials.subject import Subject
 from dispatchlab.live.trials.trials import COMPILED, TRIALS, run_all_trials, run_trials
 from dispatchlab.model.failure import Event, Failure, Fix, Raised, Trial
 from dispatchlab.model.trial_run import TrialRun
+from dispatchlab.processes import NoForkError
 from dispatchlab.questions.check.trials import Run, TrialRequest, TrialsFailedError
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 from dispatchlab.registries.model import read_dump
@@ -75,9 +77,11 @@ def facts_and_trials(request: TrialRequest) -> PackageFacts:
         except InputsError as error:
             say(str(error))
 
-    return package_facts(
-        request.packages, request.submodules, failed=failed, imported=lambda: _trials.append(ProcessCopy(tried))
-    )
+    def imported() -> None:
+        with suppress(NoForkError):
+            _trials.append(ProcessCopy(tried))
+
+    return package_facts(request.packages, request.submodules, failed=failed, imported=imported)
 
 
 def trial_runs(limit_s: float) -> list[Run] | str:
@@ -87,6 +91,8 @@ def trial_runs(limit_s: float) -> list[Run] | str:
         TrialsFailedError: there is no answer.
     """
     runs = list(_failed_imports)
+    if not runs and not hasattr(os, "fork"):
+        raise TrialsFailedError(str(NoForkError()))
     for copy in _trials:
         try:
             answer = next(copy.answers(lambda: limit_s), None)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from dispatchlab.errors import DispatchLabError, nearest
+from dispatchlab.processes import check_fork
 from dispatchlab.views.blocks import Code, Line
 from dispatchlab.views.formatting import counted
 from dispatchlab.views.view import View
@@ -26,12 +26,6 @@ class UnknownDefectError(DispatchLabError):
     near: str
 
     template = "there is no defect {name}{near}; dispatchlab doctor --defects lists them"
-
-
-class NoForkError(DispatchLabError):
-    """This system cannot copy a process."""
-
-    template = "each program runs in a copy of a process, which this system cannot make: use Linux or macOS"
 
 
 class NoProgramRanError(DispatchLabError):
@@ -97,8 +91,7 @@ def run_defects() -> tuple[str, tuple[KnownDefect, ...]]:
     """
     from dispatchlab.live.worker.engine import LiveEngine
 
-    if not hasattr(os, "fork"):
-        raise NoForkError
+    check_fork()
     known = known_defects()
     ask = "dispatchlab.live.introspection.process_copies:run_programs"
     with LiveEngine() as engine:
