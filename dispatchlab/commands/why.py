@@ -55,6 +55,10 @@ def why(
             given = sys.stdin.read() if text == "-" else Path(text).read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise NoProgramError(text, error.strerror or str(error)) from error
+        if not given.strip():
+            raise click.UsageError(
+                "standard input was empty; paste the error, then press Ctrl-D" if text == "-" else f"{text} is empty"
+            )
         _show(format, why_text(given, source or ""))
         exit_with(1)
     if not program or (program[0].startswith("-") and program[:1] != ("-m",)) or program == ("-m",):
@@ -63,6 +67,8 @@ def why(
     if outcome.answer is not None:
         _show(format, outcome.answer)
         exit_with(1)
+    if not outcome.exit_code:
+        click.echo("dispatchlab why: the program ended well; nothing to explain", err=True)
     exit_with(outcome.exit_code if outcome.exit_code >= 0 else 128 - outcome.exit_code)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from dispatchlab.questions.why.run import why_text
 from tests.live.packages import ROOT, dispatchlab_started
 from tests.plugin_options import PLUGIN_OPTIONS
 
@@ -62,6 +63,107 @@ def test_a_recorded_pytorch_answers_about_its_own_operators(tmp_path: Path) -> N
     assert "aten::_cudnn_rnn has no kernel for CPU" in ended.stdout
     unknown = dispatchlab_started(tmp_path, "why", "--text", "error.txt", "--from", "torch-9")
     assert (unknown.returncode, "did you mean torch-2.9?" in unknown.stderr) == (2, True)
+
+
+COULD_NOT_RUN = "NotImplementedError: Could not run '{0}' with arguments from the 'CUDA' backend. "
+LISTED = """'{0}' is only available for these backends: [CPU, Meta, BackendSelect].
+
+CPU: registered at /vision/torchvision/csrc/ops/cpu/kernel.cpp:112 [kernel]
+Meta: registered at /dev/null:241 [kernel]
+BackendSelect: fallthrough registered at ../aten/src/ATen/core/BackendSelectFallbackKernel.cpp:3 [backend fallback]
+"""
+OVERRIDDEN = """/x/torch/library.py:505: UserWarning: Warning only once for all operators
+  Overriding a previously registered kernel for the same operator and the same dispatch key
+  operator: boxes::area(Tensor x) -> Tensor
+    registered at /x/boxes.py:2
+  dispatch key: CPU
+  previous kernel: registered at /x/boxes.py:3
+       new kernel: registered at /x/boxes.py:6 (Triggered internally at /pytorch/OperatorEntry.cpp:208.)
+  self.m.impl(
+"""
+NOT_REGISTERED = (
+    "/x/torch/autograd/graph.py:824: UserWarning: boxes::area: an autograd kernel was not registered to the Autograd "
+    "key(s) but we are trying to backprop through it.\n"
+)
+LOSS = """Traceback (most recent call last):
+  File "/x/train.py", line 6, in <module>
+    loss.backward()
+RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn
+"""
+TRACED = """Traceback (most recent call last):
+  File "/x/train.py", line 12, in <module>
+    f(torch.rand(5))
+torch._dynamo.exc.UserError: Consider annotating your code using torch._check*(). Could not guard on data-dependent \
+expression Eq(u0, 1) (unhinted: Eq(u0, 1)).  (Size-like symbols: none)
+
+from user code:
+   File "/x/train.py", line 7, in f
+    if n == 1:
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "fix"),
+    [
+        (
+            COULD_NOT_RUN.format("aten::_slow_conv2d_forward"),
+            "has no kernel for CUDA in the PyTorch that raised this, a build without CUDA",
+            "or install a build of PyTorch with CUDA on a machine that has it",
+        ),
+        (
+            (COULD_NOT_RUN + LISTED).format("torchvision::nms"),
+            "this is a build of torchvision without CUDA",
+            "install the build of torchvision with CUDA that belongs to this PyTorch",
+        ),
+        (
+            (COULD_NOT_RUN + LISTED).format("boxes::area"),
+            "has no kernel for CUDA: it has kernels for CPU (/vision/torchvision/csrc/ops/cpu/kernel.cpp:112)",
+            'lib.impl("area", kernel, "CUDA")',
+        ),
+        (
+            "RuntimeError: CUDA error: no kernel image is available for execution on the device\n",
+            "no kernel ran",
+            "print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())",
+        ),
+        (
+            "NotImplementedError: The operator 'aten::lu' is not currently implemented for the MPS device. If you want",
+            "aten::lu has no kernel for MPS",
+            'os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1"',
+        ),
+        (OVERRIDDEN, "boxes::area gets a second kernel for CPU, registered at /x/boxes.py:6", "keep one of the two"),
+        (NOT_REGISTERED, "backward reached boxes::area, which has no autograd", "torch.library.register_autograd("),
+        (LOSS, "not connected to a parameter", "torch.no_grad(), detach(), .data, .item()"),
+        ("".join(f"> {line}\n" for line in LOSS.splitlines()), "(/x/train.py:6: `loss.backward()`)", "detach()"),
+        (TRACED, "`if n == 1:` at /x/train.py:7 asks whether Eq(u0, 1) (data-dependent)", "torch.where("),
+        (
+            "RuntimeError: This is not allowed since there's already a kernel registered from python overriding area's "
+            "behavior for CPU dispatch key and boxes namespace.",
+            "boxes::area already has a kernel for CPU, registered by Python",
+            "keep one of the two",
+        ),
+        ("what is this", "no known cause", "paste the whole text, from `Traceback` to the error"),
+    ],
+)
+def test_a_text_is_answered_by_what_it_says_itself(text: str, cause: str, fix: str) -> None:
+    answer = why_text(text.replace("\\\n", ""))
+    assert cause in answer.cause
+    assert [trial.fix.text for trial in answer.fixes if fix in trial.fix.text]
+    assert ("lib.impl" in str(answer.fixes)) == fix.startswith("lib.impl")
+
+
+def test_an_empty_text_is_a_mistake_in_the_call(tmp_path: Path) -> None:
+    (tmp_path / "error.txt").write_text("\n")
+    for file, said in ("-", "standard input was empty; paste the error, then press Ctrl-D"), ("error.txt", "is empty"):
+        ended = dispatchlab_started(tmp_path, "why", "--text", file)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert said in ended.stderr
+
+
+def test_a_program_that_ends_well_has_a_line(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("print('fine')")
+    ended = dispatchlab_started(tmp_path, "why", "program.py")
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert ended.stderr == "fine\ndispatchlab why: the program ended well; nothing to explain\n"
 
 
 def test_what_cannot_be_run_is_a_mistake_in_the_call(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from dispatchlab.registries.file import bundled_names, open_bundled
 _SOURCES: Final = (".py", ".cpp", ".cc", ".cu", ".mm")
 _MOST_FILES: Final = 400
 _MOST_BYTES: Final = 400_000
-_OTHER_PACKAGES: Final = {
+OTHER_PACKAGES: Final = {
     "_C": "vllm._C",
     "_C_cache_ops": "vllm._C",
     "_moe_C": "vllm._moe_C",
@@ -25,6 +25,8 @@ _OTHER_PACKAGES: Final = {
     "fbgemm": "fbgemm_gpu",
     "image": "torchvision",
     "npu": "torch_npu",
+    "torchaudio": "torchaudio",
+    "torchvision": "torchvision",
     "torch_ipex": "intel_extension_for_pytorch",
     "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
     "tensorrt": "torch_tensorrt",
@@ -70,12 +72,12 @@ def _sources(folder: str) -> Iterator[Path]:
 
 def package_of(namespace: str) -> tuple[str, bool]:
     """Return the package that is known to define a namespace, and whether it is installed and not imported."""
-    package = _OTHER_PACKAGES.get(namespace, namespace)
+    package = OTHER_PACKAGES.get(namespace, namespace)
     with suppress(Exception):
         spec = importlib.util.find_spec(package)
         if spec is not None:
             return package, package not in sys.modules
-    return (package if namespace in _OTHER_PACKAGES else ""), False
+    return (package if namespace in OTHER_PACKAGES else ""), False
 
 
 def last_version_with(operator: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from inspect import getblock
+from linecache import getlines
 from typing import Any, Final
 
 from dispatchlab.model.failure import Failure, OperatorFacts, first_line, operator_name
@@ -337,6 +339,14 @@ class Words(dict[str, Any]):
         """True when a fake kernel is on the stack."""
         calls = (name for name in self.failure.stack if not name.endswith("fake_impl.register"))
         return any("fake_impl" in name or "abstract" in name for name in calls)
+
+    @property
+    def returned(self) -> str:
+        """The value of the only `return` in the latest function of the operator; empty where that is not seen."""
+        at = next((e.at for e in reversed(self.failure.of("function")) if e.subject == self["op"]), None)
+        body = getblock(getlines(at.file)[at.line - 1 :]) if at is not None else []
+        values = re.findall(r"^ +return (\w[\w.]*(?:\(.*\)|\[.*\])?)$", "".join(body), re.MULTILINE)
+        return values[0] if len(values) == 1 and "".join(body).count("return ") == 1 else ""
 
     @property
     def fails_here(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from dispatchlab.live.failure.program_watch import position_of
@@ -49,6 +50,24 @@ class RecordedFacts:
         return tuple(name for name in self._recorded.names if name.startswith(f"{namespace}::"))
 
 
+class ListedKernels:
+    """A registry with the kernels that a message lists itself, which may be of another build."""
+
+    def __init__(self, registry: Registry, text: str) -> None:
+        self._registry, self.version = registry, registry.version
+        self.overloads, self.names = registry.overloads, registry.names
+        listed = re.search(r"'([\w:.]+)' is only available for these backends", text)
+        self._name = listed[1] if listed is not None else ""
+        self._kernels = dict(re.findall(r"^(\w+): registered at (.+) \[kernel\]$", text, re.MULTILINE))
+
+    def operator(self, name: str) -> OperatorFacts | None:
+        """Return the facts of an overload, with the listed kernels."""
+        facts = self._registry.operator(name)
+        if name != self._name or not self._kernels:
+            return facts
+        return replace(facts or OperatorFacts(name), kernels=self._kernels)
+
+
 def failure_of_text(text: str, registry: Registry, events: tuple[Event, ...] = ()) -> Failure:
     """Return the facts of a failure from its text.
 
@@ -58,7 +77,8 @@ def failure_of_text(text: str, registry: Registry, events: tuple[Event, ...] = (
         events: what the program left that printed it before it crashed.
     """
     chain, frames = read_traceback(text)
-    return Failure(chain or (Raised("", text[-4000:]),), frames, events, registry, stack=_stack(text), source=text)
+    known = ListedKernels(registry, text)
+    return Failure(chain or (Raised("", text[-4000:]),), frames, events, known, stack=_stack(text), source=text)
 
 
 def _stack(text: str) -> tuple[str, ...]:
@@ -71,6 +91,8 @@ def _stack(text: str) -> tuple[str, ...]:
 def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]:
     """Return the exceptions of a text, the last first, and the frames outside installed packages."""
     lines = _RANK.sub("", text).splitlines()
+    if all(line.startswith(">") for line in lines if line.strip()):  # as an e-mail or a forum quotes
+        lines = [line.removeprefix(">").removeprefix(" ") for line in lines]
     chain: list[Raised] = []
     frames: list[Position] = []
     index = 0
@@ -99,6 +121,7 @@ def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]
             kind = error[1] if error is not None else "RuntimeError"
             head = (error[2] or "") if error is not None else (what[1] if what is not None else "")
             message, index = _message(lines, index + 1)
+            frames += read_traceback("\n".join(message).partition("from user code:")[2])[1]
             chain.append(Raised(kind if "." in kind else f"builtins.{kind}", "\n".join([head, *message]).strip()))
             continue
         index += 1

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,11 +19,17 @@ from typing import Final
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.failure.operator_facts import InstalledRegistry
 from dispatchlab.live.failure.program_watch import CHILDREN, left_events
+from dispatchlab.model.failure import Fix, Registry, Trial
+from dispatchlab.model.installed_torch import installed_torch
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 from dispatchlab.questions.why.pasted_traceback import RecordedFacts, failure_of_text
-from dispatchlab.registries.file import newest_bundled, open_named
+from dispatchlab.registries.builds import default_registry, has_kernels_for
+from dispatchlab.registries.file import open_named
 
 _KEPT_OUTPUT: Final = 200_000
+_NEXT: Final = Fix(
+    text="paste the whole text, from `Traceback` to the error; or run the program: dispatchlab why PROGRAM.py"
+)
 
 
 class NoProgramError(DispatchLabError):
@@ -87,12 +94,16 @@ def why_text(text: str, source: str = "", events: str = "") -> Answer:
     Raises:
         UnknownRegistryError: there is no such registry.
     """
-    if source or find_spec("torch") is None:
-        recorded = open_named(source or newest_bundled())
-        return diagnose(failure_of_text(text, RecordedFacts(recorded)))
-    with suppress(ImportError):  # a traceback is read where PyTorch is broken, too
-        import_module("torch")
-    return diagnose(failure_of_text(text, InstalledRegistry(), left_events(events)))
+    keys = re.findall(r"from the '(\w+)' backend", text)
+    other = any(not has_kernels_for(installed_torch() or "", (), key) for key in keys)
+    if source or find_spec("torch") is None or (other and not events):
+        registry: Registry = RecordedFacts(open_named(source or default_registry(keys).name))
+    else:
+        with suppress(ImportError):  # a traceback is read where PyTorch is broken, too
+            import_module("torch")
+        registry = InstalledRegistry()
+    answer = diagnose(failure_of_text(text, registry, left_events(events)))
+    return answer if answer.code else replace(answer, fixes=(Trial(_NEXT, "not tried"),))
 
 
 def _start(command: Sequence[str], environment: dict[str, str], output: Path, *, quiet: bool) -> int:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dispatchlab.model.failure import Event
+from dispatchlab.live.failure.definition_search import OTHER_PACKAGES
+from dispatchlab.model.failure import Event, Failure
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
+from dispatchlab.questions.why.pasted_traceback import RecordedFacts
 from dispatchlab.questions.why.wording import latest_kernel, listed
+from dispatchlab.registries.builds import cuda_registry
+from dispatchlab.registries.file import open_bundled
 
 
 @looks_for("WHY310")
@@ -29,7 +33,14 @@ def device_without_kernel(words: Words) -> Mapping[str, object]:
     return saw(
         fallback_gone=gone or any(e.subject == key for e in failure.of("fallback")),
         copies=copies is not None and key in copies.kernels,
+        built_with=key == "CUDA" and _has_cuda(words.op, failure.registry.version),
     )
+
+
+def _has_cuda(name: str, version: str) -> bool:
+    """Return whether an operator has a kernel for CUDA in PyTorch's own builds with CUDA."""
+    facts = RecordedFacts(open_bundled(cuda_registry(version))).operator(name)
+    return facts is not None and "CUDA" in facts.kernels
 
 
 @looks_for("WHY306")
@@ -45,7 +56,20 @@ def backend_without_kernel(words: Words) -> Mapping[str, object] | None:
     key = keys.get(words["device_argument"], "PrivateUse1") if "custom" in words else words.key
     impls = [e for e in words.failure.registrations(name) if e.kind == "impl" and e.detail == key]
     other = impls[0] if impls and impls[0].subject != name else None
-    return saw(op=name, key=key, other=other.subject if other else "", other_at=other.at if other else "")
+    return saw(
+        op=name,
+        key=key,
+        other=other.subject if other else "",
+        other_at=other.at if other else "",
+        foreign="" if impls or words.failure.registrations(name) else _package(words.failure, name.partition("::")[0]),
+    )
+
+
+def _package(failure: Failure, namespace: str) -> str:
+    """Return the package of a namespace, if it is not the user's: a known one, or one that is on the stack."""
+    called = any(name.startswith(f"{namespace}.") for name in failure.stack)
+    own = any(f"{namespace}/" in frame.file for frame in failure.frames)
+    return OTHER_PACKAGES.get(namespace, namespace if called and not own else "")
 
 
 @looks_for("WHY307")

@@ -32,7 +32,7 @@ def function_not_handled(words: Words) -> Mapping[str, object] | None:
     operands = failure.search(r"TypeError: unsupported operand type\(s\) for ([^:]+): '(\w+)' and '(\w+)'")
     if found is not None:
         function, protocol = (found[1] or found[3]).removeprefix("torch._ops."), found[2] or found[4]
-        types = re.findall(r"<class '([\w.<>]+)'>", failure.text.partition(found[0])[2])
+        types = re.findall(r"(?:<class '|mode object <)([\w.<>]+)(?:'>| object)", failure.text.partition(found[0])[2])
         names = [name.rpartition(".")[2] for name in dict.fromkeys(types)] or ["the class"]
         event = _handler(failure, names[0], protocol)
     else:
@@ -52,6 +52,7 @@ def function_not_handled(words: Words) -> Mapping[str, object] | None:
         function=function,
         example=example,
         names=listed(names),
+        mode=names[0] in words.entered_modes or failure.search("mode object <"),
     )
 
 
