@@ -214,6 +214,21 @@ lib.impl("recurses", lambda x: torch.ops.own.recurses(x), "CPU")
     assert {operator for operator, _ in said(answer)} == {"own::raises", "own::aborts", "own::recurses"}
 
 
+def test_a_kernel_that_aborts_on_a_generated_input_without_an_exception_is_open(tried: Try) -> None:
+    source = """
+import os, torch
+lib = torch.library.Library("own", "DEF")
+lib.define("picky(Tensor x, int size) -> Tensor")
+def picky(x, size):
+    print("unexpected size", flush=True)
+    os.abort()
+lib.impl("picky", picky, "CPU")
+"""
+    answer = tried(source)
+    assert said(answer) == set()
+    assert (runs(answer)["own::picky", "call"].status, len(answer)) == ("open", 2)
+
+
 def test_inputs_are_taken_from_calls_that_tests_made(tried: Try, tmp_path: Path) -> None:
     source = """
 import torch

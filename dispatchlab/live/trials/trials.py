@@ -46,8 +46,11 @@ COMPILED: Final = ("AOT", "compile with a consumer", "compile before a write")
 _HEAP: Final = re.compile(r"^(?:free|malloc|realloc|munmap_chunk|corrupted|double free)\b.*", re.MULTILINE)
 _WHAT: Final = re.compile(r"^\s*what\(\):\s*(.*)$", re.MULTILINE)
 _FIRST: Final = ("call", "schema")
-_BY_VALUES: Final = (signal.SIGFPE, signal.SIGSEGV)
-"""Signals that a kernel in C++ gets for values that no caller gives, such as an index that is out of range."""
+_BY_VALUES: Final = (signal.SIGABRT, signal.SIGFPE, signal.SIGSEGV)
+"""Signals that a kernel in C++ gets for values that no caller gives, such as an index that is out of range.
+
+An exception that it does not catch ends in `what():`, and is no such signal.
+"""
 
 _LIMIT_S: Final = 10.0
 _RUN_AGAIN: Final = 10

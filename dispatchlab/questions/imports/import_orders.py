@@ -84,12 +84,17 @@ class ImportComparison:
     fixed: tuple[str, ...] = ()
 
     @property
+    def around(self) -> str:
+        """The package around all modules, where there is one order."""
+        return self.packages[0].partition(".")[0]
+
+    @property
     def text(self) -> str:
         """The findings as a clause."""
         if not self.orders and self.registering < 2:
             return f"not asked: {'one' if self.registering else 'no'} module registers"
         if not self.orders:
-            return f"not asked: Python imports {self.packages[0]} before each of its modules, so there is one order"
+            return f"not asked: Python imports {self.around} before each of its modules, so there is one order"
         ran = f"{len(self.orders):,} of {self.of:,} import orders"
         if not self.differences:
             return f"no difference in {ran}"
