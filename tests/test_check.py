@@ -50,6 +50,7 @@ def report_of(*findings: tuple[Question, Finding], fails: tuple[Question, ...] =
         ("[tool.dispatchlab]\npackages = ['shop', 'shop.ops']\n", Settings(("shop", "shop.ops"))),
         ("[tool.dispatchlab]\npackages = 'shop'\nfail = ['order']\n", Settings(("shop",), (Question.ORDER,))),
         ("[tool.dispatchlab]\nfail = []\n", Settings((), ())),
+        ("[tool.dispatchlab]\ninputs = ''\n", Settings()),
     ],
 )
 def test_settings_are_read(tmp_path: Path, text: str, expected: Settings) -> None:
@@ -58,10 +59,14 @@ def test_settings_are_read(tmp_path: Path, text: str, expected: Settings) -> Non
 
 
 def test_paths_in_settings_are_below_the_project(tmp_path: Path) -> None:
-    text = '[tool.dispatchlab]\nbaseline = "accepted.json"\nrecord = "records/shop.yaml"\n'
+    text = '[tool.dispatchlab]\nbaseline = "accepted.json"\ninputs = "tests/inputs.py"\nrecord = "records/shop.yaml"\n'
     (tmp_path / "pyproject.toml").write_text(text)
     found = settings_of(tmp_path)
-    assert found == Settings(baseline=str(tmp_path / "accepted.json"), record=(str(tmp_path / "records/shop.yaml"),))
+    assert found == Settings(
+        baseline=str(tmp_path / "accepted.json"),
+        record=(str(tmp_path / "records/shop.yaml"),),
+        inputs=str(tmp_path / "tests/inputs.py"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,6 +77,7 @@ def test_paths_in_settings_are_below_the_project(tmp_path: Path) -> None:
         ("[tool.dispatchlab]\npackages = 3\n", "packages: expected a list of texts but found 3"),
         (f"{HEAD}packages = ['']\n", "packages: expected a list of texts but found ['']"),
         ("[tool.dispatchlab]\nbaseline = ['a']\n", "baseline: expected a path but found ['a']"),
+        ("[tool.dispatchlab]\ninputs = ['a']\n", "inputs: expected a path but found ['a']"),
         ("[tool.dispatchlab.fail]\nx = 1\n", "fail: expected a list of texts"),
         ("[tool]\ndispatchlab = 3\n", "expected a table of settings"),
         ("[tool]\ndispatchlab.colour = 3\n", "there is no setting 'colour'"),
@@ -144,6 +150,13 @@ def test_a_question_that_was_not_asked_never_reads_as_fine() -> None:
     assert "drift       not asked: there is no record" in check_view(report).text()
     assert "not asked" in check_view(report).html()
     assert json.loads(check_view(report).json())["answers"][0]["asked"] is False
+
+
+def test_annotations_warn_of_operators_that_were_not_called(tmp_path: Path) -> None:
+    answer = Answer(Question.TRIALS, "2 operators: no trial passed", (), ("no input for shop::sell: run it", "other"))
+    text = github_annotations(CheckReport(("shop",), "2.13.0", "", (), (answer,)), Checkout(tmp_path))
+    assert text.splitlines()[1] == "::warning title=dispatchlab trials::no input for shop::sell: run it"
+    assert "other" not in text.partition("::warning")[2]
 
 
 def test_annotations_are_escaped_and_placed_in_the_checkout(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ _QUESTIONS = ("order", "lint", "trials", "upgrade", "drift")
 @click.option(
     "--inputs",
     metavar="FILE",
-    type=click.Path(),
+    type=click.Path(exists=True, dir_okay=False),
     help='Run operators on the inputs in FILE.py. It has INPUTS = {"ns::name": [(args, kwargs)]}. '
     "Default: inputs made from the schemas.",
 )
@@ -81,8 +81,8 @@ def check(
     order compares orders of imports and of registrations; lint finds likely mistakes; trials run each operator in a
     dozen ways; upgrade compares with the newest PyTorch that dispatchlab knows; drift compares with a committed record.
     `dispatchlab rule DL004` explains a rule. Settings are in [tool.dispatchlab] of pyproject.toml: packages, fail,
-    baseline, record, select, ignore, per-operator-ignores. The comment `# dispatchlab: ignore[DL004]` at the line of a
-    registration hides a finding.
+    baseline, record, select, ignore, inputs, per-operator-ignores. The comment `# dispatchlab: ignore[DL004]` at the
+    line of a registration hides a finding.
 
     Exit codes: 0: no error and no warning; 1: an error or a warning; 2: a package cannot be imported or registers
     nothing; 5: an import ends its process.
@@ -143,7 +143,7 @@ def check(
                 accepted=accepted,
                 questions=tuple(map(Question, only)) or tuple(Question),
                 selection=selection,
-                inputs="" if inputs is None else str(Path(inputs).resolve()),
+                inputs=found.settings.inputs if inputs is None else str(Path(inputs).resolve()),
                 whole=whole,
                 submodules=not no_submodules,
                 stage=lambda text: display.stage("check", text),

@@ -200,7 +200,8 @@ def why(expected: State, actual: State, semantics: Semantics) -> tuple[str, ...]
         if left is None or right is None:
             there = left or right
             assert there is not None
-            reasons.append(_left_behind(name, there))
+            nothing = ", with nothing registered for it" if there.is_unused else ""
+            reasons.append(f"{name} is there after {_side(left)} alone{nothing}")
             continue
         reasons += _entries(name, left, right)
         # Only what one state has and the other lacks counts.
@@ -253,13 +254,6 @@ def _in_python(expected: State, actual: State) -> Iterator[str]:
 def _side(expected: object) -> str:
     """Return the order that led to what the other did not lead to."""
     return "one order" if expected else "the other order"
-
-
-def _left_behind(name: str, entry: OperatorEntry) -> str:
-    """Return the sentence on an operator that only one of two states has, although the registrations are the same."""
-    if entry.is_unused:
-        return f"a refused def of {name} left the operator behind, with nothing registered for it"
-    return f"a refused registration left {name} behind, with what it had registered before it was refused"
 
 
 def _names(debugs: Iterable[str]) -> str:

@@ -49,7 +49,7 @@ class Subject:
         name: its full name.
         watch: where events are noted.
         given: the user's inputs; empty where there are none.
-        noted: inputs of calls that tests made, for an operator without generated inputs.
+        noted: inputs of calls that tests made, which are taken in place of generated ones.
         seed: chooses generated inputs.
         most: how many generated inputs are kept.
         inputs: those that calls succeed on, once they are chosen.
@@ -129,6 +129,7 @@ class Subject:
         Raises:
             Exception: what a call of the user's raised, or what says that the operator itself is wrong.
         """
+        self.given = self.given or [inputs for inputs in self.noted if self.takes(inputs)]
         tries = self.given or generated(self.op, self.device, self.seed)
         taken: set[str] = set()
         unsteady: list[Inputs] = []
@@ -160,8 +161,6 @@ class Subject:
         if unsteady and (self.given or not self.inputs):
             self.random = self.unsteady = True
             self.inputs = [*self.inputs, *unsteady[: self.most]]
-        if not self.inputs:
-            self.inputs = self.given = [inputs for inputs in self.noted if self.takes(inputs)]
         if not self.inputs:
             raise NothingTriedError(refused or "no generated input gives a call that succeeds")
 

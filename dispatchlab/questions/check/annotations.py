@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dispatchlab.questions.check.blocks import hidden_text, summary
 from dispatchlab.questions.check.findings import kinds, name_of
 from dispatchlab.questions.check.report import CheckReport
+from dispatchlab.questions.check.trials import NO_INPUT
 from dispatchlab.questions.lint.blocks import SHOWN
 from dispatchlab.questions.lint.checkout import Checkout
 from dispatchlab.questions.lint.rule import Finding, FindingGroup, Level, LintReport
@@ -30,6 +31,13 @@ def github_annotations(report: CheckReport, checkout: Checkout) -> str:
     """
     lines = [_line(group, checkout) for group in report.groups[:SHOWN]]
     lines += [f"{answer.question}: {answer.shown}" for answer in report.answers]
+    # A green workflow must not hide operators that were never called.
+    lines += [
+        f"::warning title=dispatchlab {answer.question}::{escaped(note)}"
+        for answer in report.answers
+        for note in answer.notes
+        if note.startswith(NO_INPUT)
+    ]
     hidden = hidden_text(report)
     return "".join(f"{line}\n" for line in (*lines, *([hidden] if hidden else ()), summary(report)))
 

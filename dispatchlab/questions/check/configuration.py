@@ -12,7 +12,7 @@ from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.files import ReadError, read_configuration
 from dispatchlab.questions.check.report import Question
 
-_KEYS = ("packages", "fail", "baseline", "record", "select", "ignore", "per-operator-ignores")
+_KEYS = ("packages", "fail", "baseline", "record", "select", "ignore", "per-operator-ignores", "inputs")
 
 
 class SettingsError(DispatchLabError):
@@ -41,6 +41,7 @@ class Settings:
         select: the rules whose findings are shown; all where there are none.
         ignore: the rules whose findings are not shown.
         by_operator: the name or glob of an operator -> the rules whose findings about it are not shown.
+        inputs: the file of inputs for the trials; empty for none.
     """
 
     packages: tuple[str, ...] = ()
@@ -50,6 +51,7 @@ class Settings:
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     by_operator: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    inputs: str = ""
 
 
 def settings_of(root: Path) -> Settings:
@@ -79,9 +81,10 @@ def _settings(table: Mapping[str, Any], root: Path) -> Settings:
     for key in table:
         if key not in _KEYS:
             raise ValueError(f"there is no setting {key!r}{did_you_mean(key, _KEYS)}; there are {', '.join(_KEYS)}")
-    baseline = table.get("baseline")
-    if baseline is not None and not isinstance(baseline, str):
-        raise ValueError(f"baseline: expected a path but found {baseline!r:.80}")
+    for key in ("baseline", "inputs"):
+        if not isinstance(table.get(key, ""), str):
+            raise ValueError(f"{key}: expected a path but found {table[key]!r:.80}")
+    baseline, inputs = table.get("baseline"), table.get("inputs")
     names = [str(one) for one in Question]
     for one in _texts(table, "fail"):
         if one not in names:
@@ -99,6 +102,7 @@ def _settings(table: Mapping[str, Any], root: Path) -> Settings:
         _texts(table, "select"),
         _texts(table, "ignore"),
         {glob: _texts(by_operator, glob) for glob in by_operator},
+        str(root / inputs) if inputs else "",
     )
 
 

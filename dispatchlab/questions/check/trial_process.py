@@ -13,6 +13,7 @@ from functools import partial
 from importlib import import_module
 from typing import Final
 
+from dispatchlab.errors import did_you_mean
 from dispatchlab.live.bridge.torch import ImportFailedError
 from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
 from dispatchlab.live.failure.program_watch import ProgramWatch, frames_of, raised_of
@@ -111,13 +112,16 @@ def trial_runs(limit_s: float) -> list[Run] | str:
 def _runs(request: TrialRequest, watch: ProgramWatch, before: Mapping[str, str]) -> Iterator[Run]:
     os.environ.update(TORCHINDUCTOR_FORCE_DISABLE_CACHES="1", TORCHINDUCTOR_COMPILE_THREADS="1")  # caches go by names
     ownership = running_ownership()  # importing a package may import parts of PyTorch that register
+    dumps = all_dumps()
     operators = [
         operator
-        for operator, dump in sorted(all_dumps().items())
+        for operator, dump in sorted(dumps.items())
         if before.get(operator) != dump and not ownership.is_own_operator(read_dump(dump))
     ]
     yield from ((run, _answer(run, watch)) for run in _registration_runs(watch))
     given = read_inputs(request.inputs) if request.inputs else {}
+    for unknown in given.keys() - dumps:
+        raise InputsError(f"{request.inputs}: there is no operator {unknown}{did_you_mean(unknown, operators)}")
     if not operators:
         return
     for module in (  # once for all forks

@@ -28,6 +28,8 @@ _LACKING: Final = ("WHY401", "WHY501", "WHY508", "WHY531", "WHY622")
 _ERRORS: Final = ("signature", "call", "schema", "fake", "import", "registrations")
 """Trials whose failure breaks plain calls or what traces them."""
 
+NO_INPUT: Final = "no input for"
+"""The beginning of the note about operators that were not called."""
 
 Run: TypeAlias = tuple[TrialRun, Answer | None]
 """A trial of an operator, and the cause where it failed."""
@@ -141,7 +143,9 @@ def trials_answer(
     text += f", {counts['not tried']:,} not tried" if counts["not tried"] else ""
     command = f"dispatchlab check {' '.join(packages)}"
     without = sorted({run.operator for run in runs if run.status == "no input" and run.trial == "call"})
-    notes = [f"no input for {first_of(without, 3)}: {command} --inputs FILE.py"] if without else []
+    notes = []
+    if without:
+        notes.append(f"{NO_INPUT} {first_of(without, 3)}: run pytest --why once, or {command} --inputs FILE.py")
     if counts["not tried"]:
         left_out = Counter(run.trial for run in runs if run.status == "not tried")
         of = "; ".join(

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from dispatchlab.model.registration import Block, Claim, Def, Impl, NameOnly, Registration, describe, shown_text
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover.result import Conflict, Counterexample, Expectation, Exploration, Flaw, Verdict
-from dispatchlab.registries.debug_text import keys_text, owner
+from dispatchlab.registries.debug_text import owner
 from dispatchlab.scenario.scenario import Scenario
 
 FLAWS = {
@@ -95,10 +95,6 @@ _AFTERWARDS: Final = {
     " is in Python after one order alone": " is no longer in Python",
     " is there after the other order alone": " stays",
     " is there after one order alone": " is gone",
-    "a refused def of ": "",
-    " left the operator behind, with nothing registered for it": " is there, without a def",
-    "a refused registration left ": "",
-    " behind, with what it had registered before it was refused": " keeps what was registered before the refusal",
 }
 """What a difference is where the other sequence is longer, and not in another order."""
 
@@ -162,8 +158,8 @@ class _Pair:
         if self.scenario.modules:
             first = first.replace("the later one wins", "the later import wins")
         if members and all(_function(self.registrations[index]) == "custom_op" for index in members):
-            first = first.replace("the later one wins", "the later one destroys all that the earlier one registered")
-            return Reason(first, fix, members, tuple(more))
+            first = f"{self._names(members)} have one name; the later one destroys all that the earlier one registered"
+            return Reason(first, "drop or rename one of the two", members, self._also())
         return Reason(first, f"{fix}, or {one_order}, so that one order is left", members, tuple(more))
 
     def _stale_pair(self, stale: dict[str, str], kernels: Sequence[int]) -> Reason:
@@ -175,8 +171,8 @@ class _Pair:
             key, debug = named[earlier][0]
             sides.append((earlier, f"{key} from {owner(debug)}", _what_calls_do(stale[entry])))
         (_, late, held), (good, early, wanted) = sides
-        keys = keys_text(stale["key"], int(stale["count"] or 1))
-        cause = f"calls of {stale['operator']} at {keys} {held} if {late} comes first, and {wanted} if {early} does"
+        calls = f"calls of {stale['operator']} at {stale['key']}"
+        cause = f"{calls} {held} if {late} comes first, and {wanted} if {early} does{_more_slots(stale)}"
         every = [name for index in range(len(self.registrations)) for name in self._kernels(index, stale["operator"])]
         composite = next((at for at in kernels if str(named[at][0][0]) == "CompositeImplicitAutograd"), None)
         # Another kernel beside the two may meet the composite one in the same way.
@@ -194,7 +190,7 @@ class _Pair:
             return None
         kernel, custom_op = (self._names((made[name],)) for name in ("register_kernel", "custom_op"))
         cause = f"{kernel} goes into the library of {custom_op} if it comes later, and into its own if it comes first"
-        fix = f"always register {custom_op} first"
+        fix = f"always register {custom_op} first, and do not release it"
         return Reason(f"{cause}: that library releases the kernel", fix, parts, self._also())
 
     def _left_behind(self) -> Reason:
@@ -207,8 +203,10 @@ class _Pair:
             first = first.replace(label, now)
         last = example.actual_sequence[-1]
         if example.flaw is Flaw.RESIDUE and last >= 0:
-            cause = f"the refusal of {self._names((last,))} leaves something behind: {first}"
-            fix = f"drop {self._names((last,))}, or correct what is refused in it"
+            before = [step for step in dict.fromkeys(example.actual_sequence) if 0 <= step != last]
+            after = f" after {self._names(before)}" if before else ""
+            cause = f"the refusal of {self._names((last,))}{after} leaves something behind: {first}"
+            fix = f"drop {self._names((last,))}{'' if before else ', or correct what is refused in it'}"
             return Reason(cause, fix, (last,), tuple(more))
         if not released:
             parts = self._parts()
@@ -216,7 +214,8 @@ class _Pair:
             return Reason(cause, "drop the one that is refused", parts, tuple(more))
         members = tuple(dict.fromkeys((*released, *self._parts())))
         cause = f"the release of {self._names(released)} leaves something behind: {first}"
-        return Reason(cause, f"keep {self._names(released)} registered", members, tuple(more))
+        fix = "release no fallback of that key" if "whichever fallback" in first else ""
+        return Reason(cause, fix or f"keep {self._names(released)} registered", members, tuple(more))
 
     # -- refusals
 
@@ -247,7 +246,7 @@ class _Pair:
             when = "before it" if earlier else f"in the order {alone}"
             cause = f"{who} is refused{after}, and accepted {when}: {refused.refusal}"
             fix = f"keep {who} before {others}" if earlier else f"keep the order {alone}"
-            fix = f"{fix}, or {_DROP_ONE}"
+            fix = f"{fix} and release neither, or {_DROP_ONE}"
         return Reason(cause, fix, tuple(dict.fromkeys((*parts, refused.step))))
 
     def _outcomes(self) -> tuple[_Outcome, _Outcome]:
@@ -350,8 +349,14 @@ def _what_calls_do(entry: str) -> str:
     return "find no kernel" if entry == "nothing" else f"run {owner(entry).partition(' [')[0]}"
 
 
+def _more_slots(stale: dict[str, str]) -> str:
+    more = int(stale["count"] or 1) - 1
+    return f"; {more} more slot{'s are' if more > 1 else ' is'} stale, too" if more else ""
+
+
 def _stale_call(stale: dict[str, str]) -> str:
     """Return the kernel that calls run at a stale slot, and the one in the table."""
     held = _what_calls_do(stale["held"])
-    keys = keys_text(stale["key"], int(stale["count"] or 1))
-    return f"calls of {stale['operator']} at {keys} {held} where the table says {owner(stale['wanted'])}"
+    wanted = owner(stale["wanted"])
+    calls = f"calls of {stale['operator']} at {stale['key']}"
+    return f"{calls} {held} where the table says {wanted}{_more_slots(stale)}"
