@@ -153,7 +153,7 @@ KINDS = {
     ),
     "stale": (
         impls("CompositeImplicitAutograd fn_math", "CompositeExplicitAutograd fn_any"),
-        "order-dependent: calls of test::foo at AutogradCPU and 33 more keys run fn_math if CompositeImplicit*",
+        "order-dependent: calls of test::foo at AutogradCPU run fn_math if CompositeImplicit*",
     ),
     "stale_other": (
         impls("CompositeImplicitAutograd fn_math", "QuantizedCPU fn_q"),
