@@ -31,7 +31,7 @@ class Dispatching(RuleBasedStateMachine):
 
     @initialize()
     def fresh(self) -> None:
-        self.dispatcher = Dispatcher(builtin_fallbacks=False)
+        self.dispatcher = Dispatcher("strict", builtin_fallbacks=False)
         self.in_force: dict[int, Registration] = {}
         self.handles: dict[int, RegistrationHandle] = {}
         self.made = 0
@@ -125,7 +125,7 @@ class Dispatching(RuleBasedStateMachine):
 
     @invariant()
     def registering_the_same_set_afresh_gives_the_same_dumps(self) -> None:
-        afresh = Dispatcher(builtin_fallbacks=False)
+        afresh = Dispatcher("strict", builtin_fallbacks=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OverrideWarning)
             handles = [afresh.register(self.in_force[number]) for number in sorted(self.in_force)]
