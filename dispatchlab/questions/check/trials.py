@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.bridge.torch import ImportFailedError
+from dispatchlab.model.failure import Position
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.check.report import Answer as Answered
 from dispatchlab.questions.check.report import Question
@@ -30,6 +31,9 @@ _ERRORS: Final = ("signature", "call", "schema", "fake", "import", "registration
 
 NO_INPUT: Final = "no input for"
 """The beginning of the note about operators that were not called."""
+
+_MADE: Final = ("custom_op", "define", "impl", "register_fake")
+"""Events that registered something for an operator."""
 
 Run: TypeAlias = tuple[TrialRun, Answer | None]
 """A trial of an operator, and the cause where it failed."""
@@ -170,6 +174,13 @@ def trials_answer(
     return Answered(Question.TRIALS, text, tuple(kept), tuple(notes))
 
 
+def _registered_at(run: TrialRun) -> Position | None:
+    """Return the line that registered the operator, or its fake kernel for a trial of that; None without one."""
+    made = [event for event in run.events if event.at is not None and event.kind in _MADE]
+    fakes = [event for event in made if event.kind == "register_fake" and run.trial == "fake"]
+    return next((event.at for event in (*fakes, *made)), None)
+
+
 def finding_of(run: TrialRun, answer: Answer) -> Finding:
     """Return the finding of a failed trial."""
     level = Level.ERROR if run.trial in _ERRORS else Level.WARNING
@@ -179,7 +190,7 @@ def finding_of(run: TrialRun, answer: Answer) -> Finding:
         run.operator,
         None,
         f"{message}; {run.trial} with {run.inputs}: {run.error}" if run.inputs else message,
-        tuple(f"registered at {at}" for at in (answer.at,) if at is not None),
+        tuple(f"registered at {at}" for at in (answer.at or _registered_at(run),) if at is not None),
         Level.INFORMATION if answer.code in _LACKING else level,
         f"{answer.code} {run.operator}",
         "; ".join(trial.fix.text for trial in answer.fixes[:2]),
