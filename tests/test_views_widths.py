@@ -197,6 +197,7 @@ COMMANDS = (
     "coverage torch-2.13-cpu --key PrivateUse1 --operator aten::mm* --list composite",
     "diff torch-2.12 torch-2.13 --operator aten::_c* --all",
     "permute scenarios/defects/stale_slots_torch.yaml --semantics strict",
+    "permute scenarios/defects/stale_slots_torch.yaml",
 )
 
 

@@ -119,11 +119,15 @@ class _Page:
         self._flow(self._inline(line.content, line.mood), hang, first=first)
 
     def _put_sides(self, sides: b.Sides) -> None:
-        if len(sides.sides) == 1:
-            (only,) = sides.sides
-            self.put_all((b.Line(only.title, "strong", 2), *(b.Line(step, indent=4, hang=3) for step in only.steps)))
-            return
         half = (self._width - 6) // 2
+        words = [word for side in sides.sides for step in side.steps for word in self._inline(step).plain.split()]
+        if len(sides.sides) == 1 or any(cell_len(word) > half - 3 for word in words):
+            for side in sides.sides:
+                self._put_line(b.Line(side.title, "strong", 2), 0)
+                for at, step in enumerate(side.steps):
+                    mark = b.bad("> ") if at == sides.marked else b.Span("  ")
+                    self._put_line(b.Line((mark, step), indent=2, hang=5), 0)
+            return
         columns = []
         for side in sides.sides:
             texts = [self._inline(b.Span(side.title, side.mood)), *map(self._inline, side.steps)]
