@@ -197,13 +197,20 @@ COMMANDS = (
     "coverage torch-2.13-cpu --key PrivateUse1 --operator aten::mm* --list composite",
     "diff torch-2.12 torch-2.13 --operator aten::_c* --all",
     "permute scenarios/defects/stale_slots_torch.yaml --semantics strict",
-    "permute scenarios/defects/stale_slots_torch.yaml",
 )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_command_breaks_a_word(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_command(command, monkeypatch)
+
+
+def test_sequences_whose_words_do_not_fit_side_by_side_follow_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = run("permute", "scenarios/defects/stale_slots_torch.yaml", "--format", "rich").stdout
+    first = "> +1 impl test::foo CompositeExplicitAutograd (fn_default)"
+    assert shown.index("one order") < shown.index(first) < shown.index("the other order")
 
 
 def check_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
