@@ -252,6 +252,41 @@ named.register_fake(lambda x, kind: torch.empty_like(x))
 def test_inputs_that_cannot_be_read_are_an_error(tried: Try) -> None:
     with pytest.raises(TrialsFailedError, match="it has no dictionary such as INPUTS"):
         tried("import torch", inputs="INPUTS = {}")
+    source = """import torch
+@torch.library.custom_op("own::rows", mutates_args=())
+def rows(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+"""
+    with pytest.raises(TrialsFailedError, match=r"there is no operator own::row; did you mean own::rows\?"):
+        tried(source, inputs='INPUTS = {"own::row": []}')
+
+
+def test_inputs_of_tests_are_taken_in_place_of_generated_ones(tried: Try, tmp_path: Path) -> None:
+    source = """import torch
+@torch.library.custom_op("own::heads", mutates_args=())
+def heads(x: torch.Tensor, count: int) -> torch.Tensor:
+    return x.reshape(count, -1).clone()
+@heads.register_fake
+def _(x, count):
+    return x.new_empty(1, x.numel())
+"""
+    torch = pytest.importorskip("torch")
+    assert not findings(tried(source))  # with a count of 1 the fake is right
+    noted = tmp_path / ".pytest_cache" / "d" / "dispatchlab" / "inputs.pt"
+    noted.parent.mkdir(parents=True)
+    torch.save({"own::heads": [((torch.ones(4, 6), 3), {})]}, noted)
+    (found,) = findings(tried(source))
+    assert (found.code, found.owners) == ("WHY403", ("registered at module0.py:5",))
+
+
+def test_a_finding_without_a_frame_has_the_line_that_registered_the_operator(tried: Try) -> None:
+    source = """import torch
+library = torch.library.Library("own", "DEF")
+library.define("plain(Tensor x) -> Tensor")
+library.impl("plain", lambda x: x + 1, "CPU")
+"""
+    found = trials_answer(tried(source), ("module0",), whole=False).findings
+    assert {one.code: one.owners for one in found}["WHY401"] == ("registered at module0.py:3",)
 
 
 GRADIENTS = """
