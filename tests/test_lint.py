@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from rich.text import Text
 
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -502,3 +503,14 @@ def test_errors_come_before_warnings_and_information_last(tmp_path: Path) -> Non
         (Level.WARNING, "DL006"),
         (Level.INFORMATION, "DL010"),
     ]
+
+
+def test_a_terminal_shows_a_page_with_headings_and_wrapped_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"FORCE_COLOR": "1", "COLUMNS": "70", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    result = run("rule", "DL004")
+    lines = Text.from_ansi(result.stdout).plain.splitlines()
+    assert max(map(len, lines)) <= 70
+    assert "Why it matters" in [line.strip() for line in lines]
+    assert "```" not in result.stdout

@@ -5,13 +5,15 @@ from __future__ import annotations
 import click
 
 from dispatchlab.commands.help import Command
-from dispatchlab.commands.output import out
+from dispatchlab.commands.output import chosen_format, out, out_paged, rich_text
 
 
 @click.command(cls=Command)
 @click.argument("rule", metavar="RULE")
 def rule(*, rule: str) -> None:
     """Print the page of a rule or a cause: what it reports, why that matters, and how to fix it.
+
+    The page is Markdown; a terminal shows it with headings and wrapped lines.
 
     \b
     Examples:
@@ -20,4 +22,10 @@ def rule(*, rule: str) -> None:
     """
     from dispatchlab.questions.check.selection import page_of
 
-    out(page_of(rule))
+    page = page_of(rule)
+    if chosen_format(None) == "text":
+        out(page)
+        return
+    from rich.markdown import Markdown
+
+    out_paged(rich_text(lambda console: console.print(Markdown(page, code_theme="ansi_dark"))))

@@ -159,7 +159,7 @@ class _Page:
         for piece in _spans(content, mood):
             style = MOOD_STYLES[piece.mood]
             if isinstance(piece, b.Meter):
-                made.append(self._bar * round(piece.part / max(1, piece.whole) * _BAR), style)
+                made.append(" " + self._bar * round(piece.part / max(1, piece.whole) * _BAR), style)
             elif piece.kind == "source" and not piece.text.strip():
                 made.append("(no debug text)", QUIET)
             elif piece.kind == "source":
