@@ -153,7 +153,7 @@ def verdict(registrations: Sequence[Registration], semantics: str) -> tuple[Verd
 
 
 LOST = (
-    f"the release of a fallback of {KEY} empties it, whichever fallback is there, and the builtin one does not return"
+    f"{KEY} has no fallback: a release empties the key, whichever fallback is there, and PyTorch's own does not return"
 )
 NEWEST = f"a and b both set the fallback of {KEY}; the later one wins"
 

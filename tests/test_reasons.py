@@ -6,18 +6,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.registration import Block, shown_text
 from dispatchlab.prover.result import Expectation, Flaw, Verdict
 from dispatchlab.questions.order.blocks import report_view
+from dispatchlab.questions.order.fixes import changed
 from dispatchlab.questions.order.reasons import FLAWS
 from dispatchlab.questions.order.report import Report
-from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
+from dispatchlab.questions.order.run_scenario import NothingToExploreError, RunOptions, run_scenario
 from dispatchlab.registries.debug_text import owner
+from dispatchlab.scenario import parse_scenario
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
+from dispatchlab.scenario.write import scenario_text
 from tests.random_scenarios import random_scenario
 
 SCENARIOS = sorted((Path(__file__).parent.parent / "scenarios").rglob("*.yaml"))
@@ -82,14 +83,44 @@ def test_every_generated_scenario_has_a_reason() -> None:
     assert violated > 50
 
 
-@pytest.mark.parametrize("name", ["stale_slots_torch", "stale_quantized_torch", "stale_nested_torch"])
-def test_what_it_says_to_drop_takes_the_difference_away(name: str) -> None:
-    (path,) = (path for path in SCENARIOS if path.stem == name)
-    scenario = load_scenario(str(path))
-    reason = run_scenario(scenario, RunOptions()).report.reason
-    assert reason is not None
-    assert reason.fix.startswith("drop one of the two")
-    for dropped in reason.registrations:
-        left = tuple(one for at, one in enumerate(scenario.registrations) if at != dropped)
-        found = run_scenario(replace(scenario, registrations=left), RunOptions()).report.exploration
-        assert found.verdict is Verdict.ORDER_INDEPENDENT
+def check_changes(scenario: Scenario, *, is_written: bool) -> int:
+    """Make each change that a fix names, in the text of a file if there is one, and return how many there are."""
+    report = run_scenario(scenario, RunOptions()).report
+    if report.exploration.verdict is not Verdict.ORDER_DEPENDENT:
+        return 0
+    assert report.reason is not None
+    assert report.reason.changes, report.reason
+    for change in report.reason.changes:
+        edited = changed(scenario, change)
+        if edited.registrations:
+            edited = parse_scenario(scenario_text(edited)) if is_written else edited
+            verdict = run_scenario(edited, RunOptions()).report.exploration.verdict
+            assert verdict in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND), (report.reason, change)
+    return len(report.reason.changes)
+
+
+def test_every_fix_takes_the_difference_away() -> None:
+    scenarios = (load_scenario(str(path)) for path in SCENARIOS)
+    assert sum(check_changes(scenario, is_written=True) for scenario in scenarios) > 80
+
+
+def test_every_fix_of_a_generated_scenario_takes_the_difference_away() -> None:
+    made = 0
+    for scenario in generated(300):
+        try:
+            made += check_changes(scenario, is_written=False)
+        except NothingToExploreError:
+            continue
+    assert made > 200
+
+
+def test_a_fix_says_what_it_does_in_the_words_of_its_changes() -> None:
+    at_cpu = "{impl: foo, dispatch: CPU, debug: fn_%d}"
+    three = ", ".join(at_cpu % number for number in range(3))
+    report = run_scenario(parse_scenario(f"{{claim: A sentence., registrations: [{three}]}}"), RunOptions()).report
+    assert report.reason is not None
+    names = "impl test::foo CPU (fn_0), impl test::foo CPU (fn_1) and impl test::foo CPU (fn_2)"
+    both = "register all in one place, so that one order is left"
+    assert report.reason.fix == f"drop all but one of {names}, or {both}"
+    assert [change.dropped for change in report.reason.changes] == [(0, 1), (0, 2), (1, 2), ()]
+    assert sorted(report.reason.changes[-1].order) == [0, 1, 2]

@@ -200,8 +200,9 @@ def why(expected: State, actual: State, semantics: Semantics) -> tuple[str, ...]
         if left is None or right is None:
             there = left or right
             assert there is not None
-            nothing = ", with nothing registered for it" if there.is_unused else ""
-            reasons.append(f"{name} is there after {_side(left)} alone{nothing}")
+            content = f"the def {there.stored.schema}" if there.stored else "kernels and no def"
+            content = "nothing registered for it" if there.is_unused else content
+            reasons.append(f"{name} is there after {_side(left)} alone, with {content}")
             continue
         reasons += _entries(name, left, right)
         # Only what one state has and the other lacks counts.
@@ -225,8 +226,8 @@ def _fallbacks(left: Fallbacks, right: Fallbacks, semantics: Semantics) -> Itera
         yield f"a refused fallback left others behind, at {keys}"
     for key in keys_of(bits & replaced):
         yield (
-            f"the release of a fallback of {key} empties it, whichever fallback is there, "
-            "and the builtin one does not return"
+            f"{key} has no fallback: a release empties the key, whichever fallback is there, "
+            "and PyTorch's own does not return"
         )
     for bit in sorted(left.by_slot.keys() & right.by_slot.keys()):
         if left.by_slot[bit] is not right.by_slot[bit]:
@@ -248,7 +249,8 @@ def _in_python(expected: State, actual: State) -> Iterator[str]:
                 yield _set_by(debugs, f"{key} of {variable.operator} in Python")
             else:
                 writers = _names(entry.debug for entry in ours or theirs)
-                yield f"{key} of {variable.operator} by {writers} is in Python after {_side(ours)} alone"
+                where = "on its OpOverload" if key.registry == "py_kernels" else "in Python"
+                yield f"{key} of {variable.operator} by {writers} is {where} after {_side(ours)} alone"
 
 
 def _side(expected: object) -> str:

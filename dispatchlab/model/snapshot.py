@@ -36,6 +36,11 @@ TABLES = ("table", "slots that calls use")
 """The titles of the sections that hold a row for each runtime key."""
 
 
+def main_key(keys: Sequence[str]) -> str:
+    """Return the one of some keys that most calls use."""
+    return next((key for key in ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA") if key in keys), keys[0])
+
+
 def stale_slots_text(keys: Sequence[str], held: Callable[[str], str], wanted: Callable[[str], str]) -> str:
     """Return what a stale slot holds and should hold, and the others; of several, one that most calls use is named.
 
@@ -44,7 +49,7 @@ def stale_slots_text(keys: Sequence[str], held: Callable[[str], str], wanted: Ca
         held: returns what a slot holds; empty for nothing.
         wanted: returns what a slot should hold; empty for nothing.
     """
-    first = next((key for key in ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA") if key in keys), keys[0])
+    first = main_key(keys)
     others = [key for key in keys if key != first]
     more = f" (with {', '.join(others[:3])}{', ...' * (len(others) > 3)}: {len(keys)} slots)" if others else ""
     return f"the slot of {first} holds {held(first) or 'nothing'} and should hold {wanted(first) or 'nothing'}{more}"

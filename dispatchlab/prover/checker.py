@@ -266,3 +266,17 @@ def _section(title: str, old: str, new: str, *, context: int = 3) -> Iterator[st
     titles = f"expected: {title}", f"actual: {title}"
     lines = unified_diff(old.splitlines(), new.splitlines(), *titles, lineterm="", n=context)
     return (f"{line}\n" for line in lines)
+
+
+def diff_sections(diff: str) -> Iterator[tuple[str, list[str]]]:
+    """Return the sections of a diff with their titles; a diff of outcomes is one section."""
+    title, rows = "what differs", list[str]()
+    for row in diff.splitlines():
+        if row.startswith("--- "):
+            if rows:
+                yield title, rows
+            title, rows = row[4:].removeprefix("expected: "), []
+        elif not row.startswith(("+++ ", "@@ ")):
+            rows.append(row)
+    if rows:
+        yield title, rows

@@ -7,6 +7,7 @@ from itertools import zip_longest
 
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import TABLES
+from dispatchlab.prover.checker import diff_sections
 from dispatchlab.prover.result import Counterexample, Exploration, Verdict
 from dispatchlab.questions.order.report import Explored, Report
 from dispatchlab.questions.order.report_text import counts, reductions_text, step_text
@@ -234,7 +235,7 @@ def _side(title: str, sequence: StepSequence, registrations: Sequence[str], mood
 def _differences(diff: str) -> Iterator[b.Section]:
     """Return the sections of a diff; rows with the same entry are one line."""
     sections: list[tuple[str, list[str]]] = []
-    for title, rows in _sections(diff):
+    for title, rows in diff_sections(diff):
         if sections and sections[-1][1] == rows:  # the table, and the slots that follow it
             sections[-1] = (f"{sections[-1][0]} and {title.rpartition(', ')[2]}", rows)
         else:
@@ -251,17 +252,3 @@ def _differences(diff: str) -> Iterator[b.Section]:
             grouped = grouped_rows([Row(mark, fallback_of_file(entry), key) for mark, key, entry in split])
             rows = [f"{row.mark}{row.key}: {row.text}" for row in grouped]
         yield b.Section(f"differs: {title}", (b.Difference("\n".join(rows)),))
-
-
-def _sections(diff: str) -> Iterator[tuple[str, list[str]]]:
-    """Return the sections of a diff with their titles; a diff of outcomes is one section."""
-    title, rows = "what differs", list[str]()
-    for row in diff.splitlines():
-        if row.startswith("--- "):
-            if rows:
-                yield title, rows
-            title, rows = row[4:].removeprefix("expected: "), []
-        elif not row.startswith(("+++ ", "@@ ")):
-            rows.append(row)
-    if rows:
-        yield title, rows

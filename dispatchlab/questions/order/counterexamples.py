@@ -12,10 +12,10 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.files import FileKind
 from dispatchlab.model.sequence import StepSequence, python_steps, renumbered
 from dispatchlab.model.snapshot import TABLES
-from dispatchlab.prover.chains import ChainsWithin, Module
 from dispatchlab.prover.protocol import Engine, StateSpace
 from dispatchlab.prover.result import Counterexample, Expectation, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import compare_sequences, on_sandboxes, reasons_of
+from dispatchlab.questions.order.fixes import among, registered_in
 from dispatchlab.questions.order.report import Report
 from dispatchlab.scenario.folders import SUFFIXES
 from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by
@@ -156,25 +156,17 @@ def cut(
         counterexample: what was found.
         semantics: those of the engine; named in the scenario where a file can name them.
     """
-    members = sorted(
-        {max(step, ~step) for step in (*counterexample.expected_sequence, *counterexample.actual_sequence)}
-    )
-    number = {member: new for new, member in enumerate(members)}
-    registrations = tuple(scenario.registrations[member] for member in members)
-    named = operators_named_by(registrations)
-    bodies = (
-        Module(name, tuple(number[index] for index in body if index in number)) for name, body in scenario.modules
-    )
+    members = sorted(registered_in(counterexample))
+    small = among(scenario, members)
+    named = operators_named_by(small.registrations)
     small = replace(
-        scenario,
+        small,
         claim=f"{scenario.claim.rstrip('.')}: the order of these matters.",
-        registrations=registrations,
         operators=tuple(name for name in scenario.operators if name in named) or scenario.operators,
         semantics=semantics if semantics in SEMANTICS else scenario.semantics,
-        order=ChainsWithin(scenario.order).among(members),
-        modules=tuple(body for body in bodies if body.registrations),
         expect=Expectation.ORDER_DEPENDENT,
     )
+    number = {member: new for new, member in enumerate(members)}
     expected, actual = counterexample.expected_sequence, counterexample.actual_sequence
     return small, renumbered(expected, number), renumbered(actual, number)
 

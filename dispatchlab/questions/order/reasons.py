@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from dispatchlab.model.registration import Block, Claim, Def, Impl, NameOnly, Registration, describe, shown_text
-from dispatchlab.model.sequence import format_sequence
+from dispatchlab.model.registration import (
+    Block,
+    Def,
+    Fallback,
+    Impl,
+    Registration,
+    describe,
+    shown_text,
+)
+from dispatchlab.model.sequence import StepSequence, format_sequence
+from dispatchlab.model.snapshot import TABLES, main_key
+from dispatchlab.prover.checker import diff_sections
+from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Conflict, Counterexample, Expectation, Exploration, Flaw, Verdict
+from dispatchlab.prover.run_sequence import compare_sequences, on_sandboxes
+from dispatchlab.questions.order.fixes import (
+    Change,
+    Fixes,
+    find_fixes,
+    inner_of,
+    is_definition,
+    near,
+    outcomes,
+    registered_in,
+)
 from dispatchlab.registries.debug_text import owner
 from dispatchlab.scenario.scenario import Scenario
 
@@ -36,18 +58,29 @@ class Reason:
         fix: the smallest change that removes it.
         registrations: the numbers of the registrations that meet.
         more: what else differs for the same reason, a sentence each.
+        changes: the changes that were tried and help, each alone.
     """
 
     cause: str
     fix: str
     registrations: tuple[int, ...] = ()
     more: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
 
 
-def reason_of(scenario: Scenario, found: Exploration, *, as_expected: bool) -> Reason | None:
-    """Return the reason of a verdict; None for an expected one without a counterexample."""
+def reason_of(
+    scenario: Scenario, found: Exploration, *, as_expected: bool, engine: Engine | None = None
+) -> Reason | None:
+    """Return the reason of a verdict; None for an expected one without a counterexample.
+
+    Args:
+        scenario: the scenario.
+        found: what was found.
+        as_expected: whether that is what was expected.
+        engine: an engine on which changes and refusals can be tried; None for none.
+    """
     if found.counterexample is not None:
-        return _Pair(scenario, found.counterexample).reason()
+        return _Pair(scenario, found.counterexample, engine).reason()
     if as_expected:
         return None
     refused = [conflict_text(conflict, found, scenario.registrations) for conflict in found.conflicts]
@@ -89,13 +122,11 @@ _STALE: Final = re.compile(
     re.MULTILINE,
 )
 _NOT_REFRESHED: Final = "refreshed: calls use the old entry"
-_DROP_ONE: Final = "drop one of the two"
-_AFTERWARDS: Final = {
-    " is in Python after the other order alone": " stays in Python",
-    " is in Python after one order alone": " is no longer in Python",
-    " is there after the other order alone": " stays",
-    " is there after one order alone": " is gone",
-}
+_AFTERWARDS: Final = (
+    (r" is there after the other order alone", " stays"),
+    (r" is (.+) after the other order alone", r" stays \1"),
+    (r" is .+ after one order alone", " is gone"),
+)
 """What a difference is where the other sequence is longer, and not in another order."""
 
 
@@ -106,155 +137,216 @@ class _Outcome(NamedTuple):
     refusal: str
 
 
-class _Pair:
-    """A counterexample with the registrations that its steps stand for."""
+class _Stale(NamedTuple):
+    """Stale slots of an operator: by key, what each should hold and what it holds."""
 
-    def __init__(self, scenario: Scenario, example: Counterexample) -> None:
+    operator: str
+    slots: dict[str, tuple[str, str]]
+    size: int
+
+    @property
+    def calls(self) -> str:
+        """The calls that use these slots."""
+        return f"calls of {self.operator} at {_keys_text(list(self.slots), self.size)}"
+
+    def actions(self, side: int) -> str:
+        """Return what calls do by what the slots should hold (0) or hold (1)."""
+        keys_of: dict[str, list[str]] = {}
+        main = main_key(list(self.slots))
+        for key in (main, *(key for key in self.slots if key != main)):
+            keys_of.setdefault(_what_calls_do(self.slots[key][side]), []).append(key)
+        if len(keys_of) == 1:
+            return next(iter(keys_of))
+        return ", and ".join(f"{action} at {_keys_text(keys, len(keys))}" for action, keys in keys_of.items())
+
+
+class _Cause(NamedTuple):
+    """A cause with the registrations that meet, and what else differs."""
+
+    text: str
+    members: tuple[int, ...]
+    more: tuple[str, ...] = ()
+
+
+class _Pair:
+    """A counterexample with the registrations that its steps stand for.
+
+    Args:
+        scenario: the scenario.
+        example: the counterexample.
+        engine: an engine on which changes and refusals can be tried; None for none.
+    """
+
+    def __init__(self, scenario: Scenario, example: Counterexample, engine: Engine | None) -> None:
         self.scenario, self.registrations, self.example = scenario, scenario.registrations, example
+        self.engine = engine
 
     def reason(self) -> Reason:
-        example, flaw = self.example, self.example.flaw
-        sequences = example.expected_sequence, example.actual_sequence
-        steps = {max(step, ~step) for sequence in sequences for step in sequence}
-        match flaw:
+        example = self.example
+        match example.flaw:
             case Flaw.OUTCOME | Flaw.ASYMMETRY:
-                return self._refused()
+                cause = self._refused()
             case Flaw.CRASH | Flaw.RELEASE | Flaw.NONDETERMINISTIC:
                 last = example.actual_sequence[-1]
-                which = max(last, ~last)
-                verb = "the release of" if last < 0 else "the registration of"
-                what = f"{verb} {self._names((which,))}"
+                which = self._names((max(last, ~last),))
+                verb = "release" if last < 0 else "registration"
                 said = "; ".join(example.why) or next(iter(self._outcome_lines("+")[1:2]), "")
-                end = {Flaw.CRASH: "ends the engine", Flaw.RELEASE: "fails"}.get(flaw, "gives two results in two runs")
-                fix = f"do not {'release' if last < 0 else 'register'} {self._names((which,))}"
-                return Reason(f"{what} {end}{f': {said}' * bool(said)}", fix, tuple(sorted(steps)))
+                end = {Flaw.CRASH: "ends the engine", Flaw.RELEASE: "fails"}.get(example.flaw, "gives two results")
+                text = f"the {verb} of {which} {end}{f': {said}' * bool(said)}"
+                fix = f"do not {'release' if last < 0 else 'register'} {which}"
+                return Reason(text, fix, tuple(sorted(registered_in(example))))
             case Flaw.UNDO | Flaw.RESIDUE:
-                return self._left_behind()
+                cause = self._left_behind()
             case Flaw.NON_COMMUTING | Flaw.INVARIANT:
-                return self._other_state()
+                cause = self._other_state()
+        fixes = Fixes() if self.engine is None else find_fixes(self.engine, self.scenario, example, cause.members)
+        return Reason(cause.text, self._fix(cause.members, fixes), cause.members, cause.more, fixes.changes)
 
     # -- two states
 
-    def _other_state(self) -> Reason:
-        stale, (first, *more) = self._stale(), self._differences() or [FLAWS[self.example.flaw]]
+    def _other_state(self) -> _Cause:
+        stale, (first, *more) = self._stale(self.example), self._differences() or [FLAWS[self.example.flaw]]
         parts = self._parts()
         if stale is not None:
-            kernels = [index for index in parts if self._kernels(index, stale["operator"])] or parts
-            owners = [kernel for index in kernels for kernel in self._kernels(index, stale["operator"])]
+            kernels = tuple(at for at in parts if self._kernels(at, stale.operator)) or parts
+            owners = [kernel for index in kernels for kernel in self._kernels(index, stale.operator)]
             if self.example.flaw is Flaw.NON_COMMUTING and len(owners) == 2:
-                return self._stale_pair(stale, kernels)
-            fix = "drop one of them" if len(owners) > 1 else "drop it"
-            return Reason(f"{_stale_call(stale)}, after {self._names(kernels)}", fix, tuple(kernels), self._also())
-        if (owned := self._owned_by_custom_op(parts)) is not None:
-            return owned
+                return self._stale_pair(kernels)
+            first = " and then ".join(
+                self._names((at,)) for at in dict.fromkeys(self.example.actual_sequence) if at in kernels
+            )
+            text = f"{stale.calls} should {stale.actions(0)}, but after {first} they {stale.actions(1)}"
+            return _Cause(text, kernels, tuple(self._differences()))
+        functions = {_function(self.registrations[index]): index for index in parts}
+        if functions.keys() == {"custom_op", "register_kernel"}:
+            kernel, custom_op = (self._names((functions[name],)) for name in ("register_kernel", "custom_op"))
+            text = f"{kernel} after {custom_op} goes into the library of that and is released with it"
+            return _Cause(f"{text}; before it, the kernel has a library of its own", parts, (first, *more))
         named = [index for index in parts if (text := owner(shown_text(self.registrations[index]))) and text in first]
         members = tuple(named if len(named) > 1 else parts)
+        if functions.keys() == {"custom_op"}:
+            text = f"{self._names(members)} have one name; the later one destroys all that the earlier one registered"
+            return _Cause(text, members, (first, *more))
         if len(named) < 2:
             first = f"{first}; {self._names(members)} come in another order"
-        fix = _DROP_ONE if len(members) == 2 else "drop all but one of them"
-        one_order = (
-            "import one of these modules from the other" if self.scenario.modules else "register both in one place"
-        )
         if self.scenario.modules:
             first = first.replace("the later one wins", "the later import wins")
-        if members and all(_function(self.registrations[index]) == "custom_op" for index in members):
-            first = f"{self._names(members)} have one name; the later one destroys all that the earlier one registered"
-            return Reason(first, "drop or rename one of the two", members, self._also())
-        return Reason(first, f"{fix}, or {one_order}, so that one order is left", members, tuple(more))
+        return _Cause(first, members, tuple(more))
 
-    def _stale_pair(self, stale: dict[str, str], kernels: Sequence[int]) -> Reason:
-        """Return the reason where the order of two kernels decides what calls run, and no table shows it."""
-        named = {index: self._kernels(index, stale["operator"]) for index in kernels}
-        sides = []
-        for sequence, entry in ((self.example.actual_sequence, "held"), (self.example.expected_sequence, "wanted")):
-            earlier = next(step for step in sequence if step in named)
-            key, debug = named[earlier][0]
-            sides.append((earlier, f"{key} from {owner(debug)}", _what_calls_do(stale[entry])))
-        (_, late, held), (good, early, wanted) = sides
-        calls = f"calls of {stale['operator']} at {stale['key']}"
-        cause = f"{calls} {held} if {late} comes first, and {wanted} if {early} does{_more_slots(stale)}"
-        every = [name for index in range(len(self.registrations)) for name in self._kernels(index, stale["operator"])]
-        composite = next((at for at in kernels if str(named[at][0][0]) == "CompositeImplicitAutograd"), None)
-        # Another kernel beside the two may meet the composite one in the same way.
-        drop = _DROP_ONE if composite is None or len(every) == 2 else f"drop {self._names((composite,))}"
-        fix = f"{drop}, or always register {self._names((good,))} before the other, and release neither"
-        return Reason(f"{cause}; no dump shows it", fix, tuple(kernels), self._also())
+    def _stale_pair(self, kernels: Sequence[int]) -> _Cause:
+        """Return the cause where the order of two kernels decides what calls run, and no table shows it."""
+        example, absent = self._with_others()
+        stale = self._stale(example)
+        assert stale is not None
+        named = {index: self._kernels(index, stale.operator) for index in kernels}
+        late, early = (
+            "{} ({})".format(*named[next(step for step in sequence if step in named)][0])
+            for sequence in (example.actual_sequence, example.expected_sequence)
+        )
+        without = f"without {self._names(absent)}, " if absent else ""
+        text = (
+            f"{without}{stale.calls} {stale.actions(1)} if {late} comes first; if {early} does, they {stale.actions(0)}"
+        )
+        return _Cause(f"{text}, as PyTorch's dump says in both orders", tuple(kernels), tuple(self._differences()))
 
-    def _also(self) -> tuple[str, ...]:
-        return tuple(self._differences())
+    def _with_others(self) -> tuple[Counterexample, tuple[int, ...]]:
+        """Return the counterexample beside all other registrations of its operators; those that hide it."""
+        example, met = self.example, registered_in(self.example)
+        others = tuple(at for at in near(self.scenario, met) if at not in met)
+        if self.engine is None or self.scenario.modules or not others:
+            return example, ()
+        sessions = on_sandboxes(self.engine, self.registrations, self.scenario.operators)
+        sequences = example.expected_sequence, example.actual_sequence
+        for first, last in ((others, ()), ((), others)):
+            beside = compare_sequences(sessions, *((*first, *sequence, *last) for sequence in sequences))
+            if beside is not None and beside.flaw is example.flaw and self._stale(beside) is not None:
+                return beside, ()
+        return example, tuple(at for at in others if not is_definition(self.registrations[at]))
 
-    def _owned_by_custom_op(self, parts: tuple[int, ...]) -> Reason | None:
-        """Return the reason where `register_kernel` goes into the library of a custom_op or into its own."""
-        made = {_function(self.registrations[index]): index for index in parts}
-        if made.keys() != {"custom_op", "register_kernel"}:
-            return None
-        kernel, custom_op = (self._names((made[name],)) for name in ("register_kernel", "custom_op"))
-        cause = f"{kernel} goes into the library of {custom_op} if it comes later, and into its own if it comes first"
-        fix = f"always register {custom_op} first, and do not release it"
-        return Reason(f"{cause}: that library releases the kernel", fix, parts, self._also())
+    # -- what a release or a refusal leaves
 
-    def _left_behind(self) -> Reason:
-        example = self.example
+    def _left_behind(self) -> _Cause:
+        example, last = self.example, self.example.actual_sequence[-1]
+        stale, differences = self._stale(example), self._differences()
+        first, *more = differences or [FLAWS[example.flaw]]
+        if stale is not None:
+            first, more = f"{stale.calls} should {stale.actions(0)}, but {stale.actions(1)}", differences
+        for label, now in _AFTERWARDS:
+            first = re.sub(label, now, first)
+        steps = [step for step in dict.fromkeys(example.actual_sequence) if step >= 0]
+        refused = self._refusals(example.actual_sequence)
+        if example.flaw is Flaw.RESIDUE and (last >= 0 or refused):
+            who, why = next(iter(refused.items()), (last, "")) if last not in refused else (last, refused[last])
+            before = steps[: steps.index(who)]
+            after = f" after {self._names(before)}" if before else ""
+            made = [step for step in before if _function(self.registrations[step]) == "custom_op"]
+            if made and _function(self.registrations[who]) == "custom_op":
+                first, more = f"all that {self._names(made)} registered is gone", [first, *more]
+            text = f"{self._names((who,))} is refused{after}{f': {why}' * bool(why)}; and yet {first}"
+            return _Cause(text, (who,), tuple(more))
         released = [~step for step in example.actual_sequence if step < 0 and step not in example.expected_sequence]
         released = released or [~step for step in example.actual_sequence if step < 0]
-        stale, differences = self._stale(), self._differences()
-        first, *more = [_stale_call(stale), *differences] if stale is not None else differences or [FLAWS[example.flaw]]
-        for label, now in _AFTERWARDS.items():
-            first = first.replace(label, now)
-        last = example.actual_sequence[-1]
-        if example.flaw is Flaw.RESIDUE and last >= 0:
-            before = [step for step in dict.fromkeys(example.actual_sequence) if 0 <= step != last]
-            after = f" after {self._names(before)}" if before else ""
-            cause = f"the refusal of {self._names((last,))}{after} leaves something behind: {first}"
-            fix = f"drop {self._names((last,))}{'' if before else ', or correct what is refused in it'}"
-            return Reason(cause, fix, (last,), tuple(more))
-        if not released:
-            parts = self._parts()
-            cause = f"a refusal among {self._names(parts)} leaves something behind: {first}"
-            return Reason(cause, "drop the one that is refused", parts, tuple(more))
-        members = tuple(dict.fromkeys((*released, *self._parts())))
-        cause = f"the release of {self._names(released)} leaves something behind: {first}"
-        fix = "release no fallback of that key" if "whichever fallback" in first else ""
-        return Reason(cause, fix or f"keep {self._names(released)} registered", members, tuple(more))
+        others = [step for step in steps if step not in released and not is_definition(self.registrations[step])]
+        beside = f" while {self._names(others)} is registered" if stale is not None and others else ""
+        text = f"after the release of {self._names(released)}{beside}, {first}"
+        if isinstance(fallback := self.registrations[released[0]], Fallback):
+            alike = [
+                at for at, one in enumerate(self.registrations) if isinstance(one, Fallback) and one.key == fallback.key
+            ]
+            if len(alike) > 1:
+                meet = f"{self._names(alike)} are at one key, where the newest replaces the others"
+                text, released = f"{meet}; after the release of any, {first}", alike
+        return _Cause(text, tuple(dict.fromkeys((*released, *self._parts()))), tuple(more))
 
     # -- refusals
 
-    def _refused(self) -> Reason:
+    def _refused(self) -> _Cause:
         one, other = self._outcomes()
         parts = self._parts()
         refused, accepted = (one, other) if one.refusal else (other, one)
         orders = self.example.expected_sequence, self.example.actual_sequence
         bad, good = orders if refused is one else orders[::-1]
         earlier = [index for index in bad[: len(bad) - 1] if index >= 0 and index in parts and index != refused.step]
-        who = self._names((refused.step,))
-        after = f" after {self._names(earlier)}" if earlier else f" in the order {format_sequence(bad)}"
-        after += ", which is released again" if earlier and all(~index in bad for index in earlier) else ""
-        fix = _DROP_ONE
+        who, others = self._names((refused.step,)), self._names(earlier)
+        after = f" after {others}" if earlier else f" in the order {format_sequence(bad)}"
+        members = tuple(dict.fromkeys((*parts, refused.step)))
         if accepted.refusal and list(bad).count(refused.step) + list(good).count(refused.step) > 2:
-            cause = f"{who} is refused, and leaves something behind, so that a second try is refused for another reason"
-            met = self._names([step for step in dict.fromkeys(bad) if step >= 0 and step != refused.step] or parts)
-            cause, fix = f"{cause}: {refused.refusal}; then: {accepted.refusal}", f"drop {met}, or {who}"
-        elif accepted.refusal:
+            met = tuple(step for step in dict.fromkeys(bad) if step >= 0 and step != refused.step)
+            after = f" after {self._names(met)}" if met else ""
+            key = re.search(r"^\+  key: (\w+)$", self.example.diff, re.MULTILINE)
+            left = f"it stays at {key[1]}, where" if key else "it leaves something behind, for which"
+            text = f"{who} is refused{after}: {refused.refusal}; and yet {left} a second try is refused"
+            return _Cause(f"{text}: {accepted.refusal}", (*met, refused.step))
+        if accepted.refusal:
             reasons = f"{refused.refusal}; {accepted.refusal}"
-            cause = f"{who} is refused in both orders, and for another reason in each: {reasons}"
-        elif earlier and not any(index in good for index in earlier):
-            others = self._names(earlier)
-            cause = f"{who} is refused{after}, and accepted in an order without it: {refused.refusal}"
-            fix = f"drop {others}"
-        else:
-            others, alone = self._names(earlier) if earlier else "", format_sequence(good)
-            when = "before it" if earlier else f"in the order {alone}"
-            cause = f"{who} is refused{after}, and accepted {when}: {refused.refusal}"
-            fix = f"keep {who} before {others}" if earlier else f"keep the order {alone}"
-            fix = f"{fix} and release neither, or {_DROP_ONE}"
-        return Reason(cause, fix, tuple(dict.fromkeys((*parts, refused.step))))
+            return _Cause(f"{who} is refused in both orders, and for another reason in each: {reasons}", members)
+        if earlier and not any(index in good for index in earlier):
+            refusals = self._refusals(bad)
+            itself = "; ".join(refusals[index] for index in earlier if index in refusals)
+            itself = itself.partition(" The def says ")[0]
+            after += f", which is refused itself ({itself}) and leaves its signature" if itself else ""
+            after += ", which is released again" if all(~index in bad for index in earlier) else ""
+            return _Cause(f"{who} is refused{after}, and accepted without it: {refused.refusal}", members)
+        when = "before it" if earlier else f"in the order {format_sequence(good)}"
+        return _Cause(f"{who} is refused{after}, and accepted {when}: {refused.refusal}", members)
+
+    def _refusals(self, sequence: StepSequence) -> dict[int, str]:
+        """Return the registrations of a sequence that are refused in it, with the engine's reason."""
+        if self.engine is None:
+            return {}
+        ran = outcomes(self.engine, self.scenario, sequence)
+        return {step: _without_advice(refusal.message) for step, refusal in ran if refusal is not None}
 
     def _outcomes(self) -> tuple[_Outcome, _Outcome]:
         outcomes = []
         for mark, sequence in zip("-+", (self.example.expected_sequence, self.example.actual_sequence), strict=True):
             first, *lines = self._outcome_lines(mark) or [""]
             message = next((line for line in lines if not line.startswith("  ")), first.partition(": ")[2])
-            outcomes.append(_Outcome(max(sequence[-1], ~sequence[-1]), message if "refused" in first else ""))
+            for index in {max(step, ~step) for step in sequence}:
+                if self._names((index,)) != _name(self.registrations[index]):  # the text names another, too
+                    message = message.replace(f" ({shown_text(self.registrations[index])})", "")
+            message = _without_advice(message) if "refused" in first else ""
+            outcomes.append(_Outcome(max(sequence[-1], ~sequence[-1]), message))
         return outcomes[0], outcomes[1]
 
     def _outcome_lines(self, mark: str) -> list[str]:
@@ -262,27 +354,86 @@ class _Pair:
         rows = [line for line in lines if not line.startswith(("---", "+++ ", "@@ "))]
         return [line[1:] for line in rows if line[:1] in (mark, " ")]
 
+    # -- the smallest change
+
+    def _fix(self, members: Sequence[int], fixes: Fixes) -> str:
+        """Return the changes that help, in words; what may help where none was tried."""
+        words = [*self._drop(members, fixes), *self._keep(members, fixes)]
+        if self.example.flaw is Flaw.UNDO:
+            words.reverse()
+        if fixes.changes[-1:] == (Change((), (), releases=False),) and words[1:] == [f"drop {self._names(members)}"]:
+            words[1:] = ["drop it"]
+        if not words:
+            words = [f"drop {self._names(members)}" if len(members) == 1 else "keep one of them"]
+        is_alone = registered_in(self.example) == {*members}
+        if self.example.flaw is Flaw.RESIDUE and is_alone and all(len(one.dropped) == 1 for one in fixes.drops):
+            words.append("correct what its refusal names")
+        return ", or ".join(words) + ("" if fixes.is_whole else "; other registrations may differ as well")
+
+    def _drop(self, members: Sequence[int], fixes: Fixes) -> Iterator[str]:
+        dropped = [change.dropped for change in fixes.drops]
+        every = sorted({index for indices in dropped for index in indices})
+        if not dropped:
+            return
+        is_pair = len(members) == 2 and every == sorted(members) and len(dropped) == 2
+        if is_pair and {_function(self.registrations[index]) for index in members} == {"custom_op"}:
+            yield "drop or rename one of the two"
+        elif is_pair:
+            yield "drop one of the two"
+        elif len(dropped) == len(every) > len(dropped[0]) == len(every) - 1 > 1:
+            yield f"drop all but one of {self._names(every)}"
+        else:
+            yield f"drop {' or '.join(map(self._names, dropped))}{''.join(self._not_enough(members, fixes, every))}"
+
+    def _not_enough(self, members: Sequence[int], fixes: Fixes, dropped: Sequence[int]) -> Iterator[str]:
+        """Return why it does not help to drop others of the registrations that meet."""
+        for index, left in fixes.left:
+            if index in members and left and len(fixes.drops[0].dropped) == 1:
+                others = [at for at in left if at not in dropped and not is_definition(self.registrations[at])]
+                because = f", because of {self._names(others)}" if others else ""
+                yield f" ({self._names((index,))} alone is not enough{because})"
+
+    def _keep(self, members: Sequence[int], fixes: Fixes) -> Iterator[str]:
+        if fixes.order is None:
+            return
+        order, releases = fixes.order.order, fixes.order.releases
+        number = {1: "it", 2: "neither"}.get(len(order), "none of them")
+        if self.scenario.modules and fixes.is_free:
+            yield "import one of these modules from the other, so that one order is left"
+        elif self.scenario.modules:
+            yield f"import the modules of {self._names(order)} in this order"
+        elif not order:
+            kernels = [at for at, one in enumerate(self.registrations) if not is_definition(one)]
+            yield f"keep {self._names(members)} registered" if len(kernels) < 2 else "release nothing"
+        elif releases and fixes.is_free:
+            yield f"register {'both' if len(order) == 2 else 'all'} in one place, so that one order is left"
+        else:
+            kept = f"keep {self._names(order[:-1])} before {self._names(order[-1:])}"
+            if len(order) > 2:
+                kept = f"keep the order {', '.join(self._names((index,)) for index in order)}"
+            yield kept if releases else f"{kept} and release {number}"
+
     # -- parts
 
-    def _stale(self) -> dict[str, str] | None:
-        found = _STALE.search(self.example.diff)
-        return None if found is None else {name: value or "" for name, value in found.groupdict().items()}
+    def _stale(self, example: Counterexample) -> _Stale | None:
+        found = _STALE.search(example.diff)
+        if found is None:
+            return None
+        sections = dict(map(_entries, diff_sections(example.diff)))
+        computed, slots = (sections.get(f"{found['operator']}, {title}", {}) for title in TABLES)
+        stale = {key: entries for key, entries in slots.items() if computed.get(key) != entries}
+        stale = stale or {found["key"]: (found["wanted"], found["held"])}
+        return _Stale(found["operator"], stale, max(len(stale), int(found["count"] or 1)))
 
     def _differences(self) -> list[str]:
         """Return the engine's reasons for the difference, without stale slots; else the first row of each side."""
         known = [line for line in self.example.why if _NOT_REFRESHED not in line]
-        if known or self._stale() is not None:
+        if known or self._stale(self.example) is not None:
             return known
-        title, rows = "", list[str]()
-        for line in self.example.diff.splitlines():
-            if line.startswith("--- "):
-                if rows:
-                    break
-                title = line[4:].removeprefix("expected: ")
-            elif line.startswith(("-", "+")) and not line.startswith("+++ "):
-                rows.append(line)
-        went, came = (next((row[1:] for row in rows if row[0] == mark), "nothing") for mark in "-+")
-        return [f"{title} has {went} after one order and {came} after the other"] if rows else []
+        for title, rows in diff_sections(self.example.diff):
+            went, came = (next((row[1:] for row in rows if row[0] == mark), "nothing") for mark in "-+")
+            return [f"{title} has {went} after one order and {came} after the other"]
+        return []
 
     def _parts(self) -> tuple[int, ...]:
         """Return the registrations in another order in the second sequence; those with kernels if there are two."""
@@ -298,17 +449,16 @@ class _Pair:
             or any((place[other] < place[index]) is not (i < at) for i, other in enumerate(first) if other in place)
         ]
         moved = moved or [index for index in second if index not in first] or first or second
-        kernels = [index for index in moved if not _is_definition(self.registrations[index])]
+        kernels = [index for index in moved if not is_definition(self.registrations[index])]
         return tuple(kernels if len(kernels) > 1 else moved)
 
     def _kernels(self, index: int, operator: str) -> list[tuple[object, str]]:
         """Return the key and the debug text of each kernel that a registration makes for an operator."""
         registration = self.registrations[index]
-        members = registration.registrations if isinstance(registration, Block) else (registration,)
         namespace = registration.namespace or "" if isinstance(registration, Block) else ""
         return [
             (member.key or "CompositeImplicitAutograd", shown_text(member) or shown_text(registration))
-            for member in members
+            for member in inner_of(registration)
             if (isinstance(member, Impl) or (isinstance(member, Def) and member.kernel is not None))
             and str(member.operator.within(namespace)) == operator
         ]
@@ -334,29 +484,31 @@ def _function(registration: Registration) -> str:
     return "" if made_by is None else made_by.function
 
 
-def _is_definition(registration: Registration) -> bool:
-    if isinstance(registration, Block):
-        return any(isinstance(member, Def) for member in registration.registrations)
-    return isinstance(registration, Def | NameOnly | Claim)
-
-
 def _what_calls_do(entry: str) -> str:
     """Return what calls do that find an entry of a table."""
     if "VariableFallbackKernel" in entry:
         return "go on to the backend's kernel"
     if "ambiguous" in entry:
-        return "raise (two kernels could be meant)"
+        return "raise (ambiguous autogradother)"
     return "find no kernel" if entry == "nothing" else f"run {owner(entry).partition(' [')[0]}"
 
 
-def _more_slots(stale: dict[str, str]) -> str:
-    more = int(stale["count"] or 1) - 1
-    return f"; {more} more slot{'s are' if more > 1 else ' is'} stale, too" if more else ""
+def _keys_text(keys: Sequence[str], count: int) -> str:
+    """Return keys by the one that most calls use: `AutogradCPU and 33 more keys`."""
+    return f"{main_key(keys)}{f' and {count - 1} more key' * (count > 1)}{'s' * (count > 2)}"
 
 
-def _stale_call(stale: dict[str, str]) -> str:
-    """Return the kernel that calls run at a stale slot, and the one in the table."""
-    held = _what_calls_do(stale["held"])
-    wanted = owner(stale["wanted"])
-    calls = f"calls of {stale['operator']} at {stale['key']}"
-    return f"{calls} {held} where the table says {wanted}{_more_slots(stale)}"
+def _entries(section: tuple[str, Sequence[str]]) -> tuple[str, dict[str, tuple[str, str]]]:
+    """Return the title of a section of a diff, and the entries of its rows before and after by key."""
+    sides: tuple[dict[str, str], dict[str, str]] = {}, {}
+    for row in section[1]:
+        if row[0] in "-+":
+            key, _, entry = row[1:].partition(": ")
+            sides["-+".index(row[0])][key] = entry
+    keys = dict.fromkeys((*sides[0], *sides[1]))
+    return section[0], {key: (sides[0].get(key, "nothing"), sides[1].get(key, "nothing")) for key in keys}
+
+
+def _without_advice(message: str) -> str:
+    """Return a refusal's message without its advice, since the fix gives one."""
+    return re.sub(r"(: a key has one fallback for all operators)?[:;] release the first.*$|: change one$", "", message)

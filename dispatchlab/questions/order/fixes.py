@@ -1,0 +1,240 @@
+"""Changes of a scenario that take a difference away: each was tried on an engine before it is advised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Final, NamedTuple
+
+from dispatchlab.model.registration import Block, Claim, Def, Fallback, NameOnly, Registration, operators_of
+from dispatchlab.model.sequence import StepSequence
+from dispatchlab.model.snapshot import Refusal
+from dispatchlab.prover.chains import ChainsWithin, Module, keeping, normal
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.limits import WalkOptions
+from dispatchlab.prover.modules import explore_modules
+from dispatchlab.prover.protocol import Engine
+from dispatchlab.prover.result import Counterexample, Flaw, Verdict
+from dispatchlab.prover.run_sequence import on_sandboxes, run
+from dispatchlab.scenario.scenario import Scenario
+
+_MOST_TRIED: Final = 6
+"""Of more registrations, those of the counterexample alone are tried."""
+
+_LONG_ORDER: Final = 3
+"""An order of more registrations is no advice beside registrations to leave out."""
+
+_OPTIONS: Final = WalkOptions(max_states=5_000)
+_GOOD: Final = (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND)
+
+
+class Change(NamedTuple):
+    """A change of a scenario, as an edit of its file makes it.
+
+    Args:
+        dropped: the registrations to leave out.
+        order: the registrations to keep in this order.
+        releases: whether anything is released; if not, each registration is a module of its own.
+    """
+
+    dropped: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
+    releases: bool = True
+
+
+def changed(scenario: Scenario, change: Change) -> Scenario:
+    """Return the scenario after a change."""
+    every = range(len(scenario.registrations))
+    modules = scenario.modules
+    if not change.releases and not modules:
+        modules = tuple(Module(f"module_{index}", (index,)) for index in every)
+    order = normal((*scenario.order, change.order))
+    kept = [index for index in every if index not in change.dropped]
+    return among(replace(scenario, order=order, modules=modules, snapshots=False), kept)
+
+
+def among(scenario: Scenario, members: Sequence[int]) -> Scenario:
+    """Return the scenario with some of its registrations alone."""
+    number = {member: new for new, member in enumerate(members)}
+    bodies = (Module(name, tuple(number[at] for at in body if at in number)) for name, body in scenario.modules)
+    return replace(
+        scenario,
+        registrations=tuple(scenario.registrations[member] for member in members),
+        order=ChainsWithin(scenario.order).among(members),
+        modules=tuple(body for body in bodies if body.registrations),
+    )
+
+
+class Fixes(NamedTuple):
+    """The changes that help.
+
+    Args:
+        drops: the smallest numbers of registrations; leaving out one of these helps.
+        order: the order that helps; None for none.
+        left: the registrations that differ when another is left out, by that one.
+        is_free: whether the order may also be the reverse.
+        is_whole: whether the scenario was tried, and not the registrations of the counterexample alone.
+    """
+
+    drops: tuple[Change, ...] = ()
+    order: Change | None = None
+    left: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    is_free: bool = False
+    is_whole: bool = True
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Each change that helps."""
+        return (*self.drops, *([] if self.order is None else [self.order]))
+
+
+def find_fixes(engine: Engine, scenario: Scenario, example: Counterexample, members: Sequence[int]) -> Fixes:
+    """Return the changes after which the order does not matter.
+
+    Args:
+        engine: a forkable one, where the counterexample was found or its model.
+        scenario: the scenario.
+        example: the counterexample.
+        members: the registrations that meet in it.
+    """
+    met = registered_in(example)
+    every = range(len(scenario.registrations))
+    whole = [*every] if len(every) <= _MOST_TRIED else near(scenario, met)
+    scopes = [whole, sorted(met)] if len(whole) <= _MOST_TRIED else [sorted(met)]
+    for scope in scopes:
+        trial = _Trial(engine, scenario, example, scope)
+        fixes = trial.fixes(members)
+        if fixes.changes:
+            return fixes._replace(is_whole=scope == whole)
+    return Fixes()
+
+
+def near(scenario: Scenario, members: set[int]) -> list[int]:
+    """Return the registrations that can meet some of them: those of the same operators, and fallbacks."""
+    names = {name for member in members for name in operators_of(scenario.registrations[member])}
+    return [
+        at
+        for at, one in enumerate(scenario.registrations)
+        if at in members or isinstance(one, Fallback) or not names.isdisjoint(operators_of(one))
+    ]
+
+
+class _Tried(NamedTuple):
+    """The result of a change.
+
+    Args:
+        helps: whether the order does not matter any more, and nothing is refused that was accepted before.
+        is_clean: whether nothing is refused at all.
+        left: the registrations that differ still.
+    """
+
+    helps: bool
+    is_clean: bool
+    left: tuple[int, ...] = ()
+
+
+class _Trial:
+    """Changes of some registrations of a scenario, on an engine."""
+
+    def __init__(self, engine: Engine, scenario: Scenario, example: Counterexample, scope: Sequence[int]) -> None:
+        self.engine, self.scenario, self.example, self.scope = engine, scenario, example, scope
+        self.outside = tuple(at for at in range(len(scenario.registrations)) if at not in scope)
+        sequences = example.expected_sequence, example.actual_sequence
+        ran = [step for sequence in sequences for step in outcomes(engine, scenario, sequence)]
+        self.accepted = {index for index, refusal in ran if refusal is None}
+
+    def fixes(self, members: Sequence[int]) -> Fixes:
+        """Return what helps; nothing if the difference does not show on this engine."""
+        if self._try(Change()).helps:
+            return Fixes()
+        kernels = [at for at in self.scope if not is_definition(self.scenario.registrations[at])]
+        candidates = list(dict.fromkeys((*members, *kernels)))
+        drops, left, is_clean = self._drops(candidates)
+        if not drops:
+            drops, left, is_clean = self._drops(self.scope)
+        order = next(self._orders(members, candidates, is_clean=is_clean), None)
+        if order is not None and drops and len(order.order) > _LONG_ORDER:
+            order = None
+        if order is None:
+            return Fixes(drops, left=left)
+        back = tuple(keeping(order.order[::-1], self.scenario.order))
+        is_free = back != order.order and self._try(order._replace(order=back)).helps
+        return Fixes(drops, order, left, is_free=is_free)
+
+    def _drops(
+        self, candidates: Sequence[int]
+    ) -> tuple[tuple[Change, ...], tuple[tuple[int, tuple[int, ...]], ...], bool]:
+        """Return the smallest changes that leave registrations out; what differs without others; if all are clean."""
+        left: tuple[tuple[int, tuple[int, ...]], ...] = ()
+        for size in range(1, len(candidates) + 1):
+            tried = {dropped: self._try(Change(tuple(sorted(dropped)))) for dropped in combinations(candidates, size)}
+            if size == 1:
+                left = tuple((dropped[0], result.left) for dropped, result in tried.items() if not result.helps)
+            is_clean = any(result.helps and result.is_clean for result in tried.values())
+            if helping := [
+                Change(tuple(sorted(dropped)))
+                for dropped, result in tried.items()
+                if result.helps and (result.is_clean or not is_clean)
+            ]:
+                return tuple(helping), left, is_clean
+        return (), (), False
+
+    def _orders(self, members: Sequence[int], candidates: Sequence[int], *, is_clean: bool) -> Iterator[Change]:
+        """Return the orders that help: first those that leave releases free, then the short ones."""
+        sequences = self.example.expected_sequence, self.example.actual_sequence
+        met = [tuple(step for step in dict.fromkeys(sequence) if step in members) for sequence in sequences]
+        defs = [at for at in self.scope if at not in candidates]
+        orders = [*[()] * (self.example.flaw is Flaw.UNDO), *met, *((*defs, *order) for order in met)]
+        for order in met:
+            others = tuple(at for at in candidates if at not in order)
+            orders += [(*others, *order), (*order, *others), (*defs, *others, *order), (*defs, *order, *others)]
+        for releases in (True, False)[bool(self.scenario.modules) :]:
+            for order in dict.fromkeys(tuple(keeping(order, self.scenario.order)) for order in orders):
+                change = Change((), order, releases)
+                if len(order) > 1 or not (order or releases):
+                    result = self._try(change)
+                    if result.helps and (result.is_clean or not is_clean):
+                        yield change
+
+    def _try(self, change: Change) -> _Tried:
+        tried = changed(self.scenario, change._replace(dropped=(*change.dropped, *self.outside)))
+        kept = [at for at in self.scope if at not in change.dropped]
+        about = self.engine, tried.registrations, tried.operators
+        if tried.modules:
+            found = explore_modules(*about, tried.modules, _OPTIONS, order=tried.order)
+        else:
+            found = explore(*about, _OPTIONS, order=tried.order)
+        if found.verdict not in _GOOD:
+            left = tuple(kept[at] for at in sorted(registered_in(found.counterexample)))
+            return _Tried(helps=False, is_clean=False, left=left)
+        brings_def = [any(isinstance(inner, Def) for inner in inner_of(one)) for one in tried.registrations]
+        defs_first = sorted(range(len(kept)), key=lambda at: not brings_def[at])
+        ran = outcomes(self.engine, tried, tuple(keeping(defs_first, tried.order)))
+        refused = {kept[at] for at, refusal in ran if refusal is not None}
+        return _Tried(helps=refused.isdisjoint(self.accepted), is_clean=not refused)
+
+
+def registered_in(example: Counterexample | None) -> set[int]:
+    """Return the registrations of a counterexample."""
+    sequences = () if example is None else (example.expected_sequence, example.actual_sequence)
+    return {max(step, ~step) for sequence in sequences for step in sequence}
+
+
+def outcomes(engine: Engine, scenario: Scenario, sequence: StepSequence) -> list[tuple[int, Refusal | None]]:
+    """Return the steps of a sequence, each with its refusal."""
+    with on_sandboxes(engine, scenario.registrations, scenario.operators)() as session:
+        return list(run(session, sequence))
+
+
+def inner_of(registration: Registration) -> tuple[Registration, ...]:
+    """Return the registrations of a block; another registration stands for itself."""
+    return registration.registrations if isinstance(registration, Block) else (registration,)
+
+
+def is_definition(registration: Registration) -> bool:
+    """Return whether a registration brings no kernel."""
+    return all(
+        isinstance(one, NameOnly | Claim) or (isinstance(one, Def) and one.kernel is None)
+        for one in inner_of(registration)
+    )
