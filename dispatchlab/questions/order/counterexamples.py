@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.engine.semantics import SEMANTICS as MODELLED
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files import FileKind
 from dispatchlab.model.sequence import StepSequence, python_steps, renumbered
@@ -15,7 +14,7 @@ from dispatchlab.model.snapshot import TABLES
 from dispatchlab.prover.protocol import Engine, StateSpace
 from dispatchlab.prover.result import Counterexample, Expectation, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import compare_sequences, on_sandboxes, reasons_of
-from dispatchlab.questions.order.fixes import among, registered_in
+from dispatchlab.questions.order.fixes import among, model_of, registered_in
 from dispatchlab.questions.order.report import Report
 from dispatchlab.scenario.folders import SUFFIXES
 from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by
@@ -71,17 +70,12 @@ class KeptNameError(DispatchLabError):
     template = "--save {path}: expected FILE.py for a program or FILE.yaml for a small scenario"
 
 
-def model_of(engine: Engine) -> LabEngine | None:
-    """Return the lab engine that models this one; None for an engine without a model, and for the lab itself."""
-    if isinstance(engine, LabEngine) or engine.semantics not in MODELLED:
-        return None
-    return LabEngine(engine.semantics)
-
-
 def explained(engine: Engine, scenario: Scenario, found: Exploration) -> Exploration:
     """Ask the model for the reasons that an engine does not know, if the sequences disagree there too."""
     counterexample, model = found.counterexample, model_of(engine)
-    if counterexample is None or counterexample.why or model is None or found.verdict is not Verdict.ORDER_DEPENDENT:
+    if counterexample is None or counterexample.why or not isinstance(model, LabEngine) or model is engine:
+        return found
+    if found.verdict is not Verdict.ORDER_DEPENDENT:
         return found
     sessions = on_sandboxes(model, scenario.registrations, scenario.operators)
     same = compare_sequences(sessions, counterexample.expected_sequence, counterexample.actual_sequence)

@@ -7,6 +7,8 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Final, NamedTuple
 
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.engine.semantics import SEMANTICS as MODELLED
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, NameOnly, Registration, operators_of
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
@@ -14,7 +16,7 @@ from dispatchlab.prover.chains import ChainsWithin, Module, keeping, normal
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.limits import WalkOptions
 from dispatchlab.prover.modules import explore_modules
-from dispatchlab.prover.protocol import Engine
+from dispatchlab.prover.protocol import Engine, Forkable
 from dispatchlab.prover.result import Counterexample, Flaw, Verdict
 from dispatchlab.prover.run_sequence import on_sandboxes, run
 from dispatchlab.scenario.scenario import Scenario
@@ -27,6 +29,13 @@ _LONG_ORDER: Final = 3
 
 _OPTIONS: Final = WalkOptions(max_states=5_000)
 _GOOD: Final = (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND)
+
+
+def model_of(engine: Engine) -> Engine | None:
+    """Return an engine whose states are values: this one or the lab engine that models it; None for none."""
+    if isinstance(engine, Forkable):
+        return engine
+    return LabEngine(engine.semantics) if engine.semantics in MODELLED else None
 
 
 class Change(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.registration import Block, describe
-from dispatchlab.prover.protocol import Engine, Forkable
+from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.scenario.scenario import Scenario
 from dispatchlab.views.formatting import readable
@@ -153,11 +153,10 @@ def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require
     as_expected, code = judge(found.verdict, scenario.expect, conflicts=refusals, require_proof=require_proof)
     reason, conflicts = None, tuple[str, ...]()
     if found.counterexample is not None or found.conflicts or not as_expected:
-        from dispatchlab.questions.order.counterexamples import model_of
+        from dispatchlab.questions.order.fixes import model_of
         from dispatchlab.questions.order.reasons import conflict_text, reason_of
 
-        tries = engine if isinstance(engine, Forkable) else model_of(engine)
-        reason = reason_of(scenario, found, as_expected=as_expected, engine=tries)
+        reason = reason_of(scenario, found, as_expected=as_expected, engine=model_of(engine))
         conflicts = tuple(conflict_text(conflict, found, scenario.registrations) for conflict in found.conflicts)
     return Report(
         scenario=scenario.file,
