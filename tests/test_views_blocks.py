@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from hypothesis import given
@@ -150,3 +151,10 @@ def test_every_format_shows_hostile_texts_as_text(text: str) -> None:
     assert "\x1b" not in page + text_of(blocks) + markdown_of(blocks)
     read = MarkdownIt("commonmark").enable("table").render(markdown_of(blocks))
     assert "<b>" not in read
+
+
+def test_a_page_leaves_out_the_columns_of_a_table_that_are_empty() -> None:
+    rows = (("a::b", "", Cell("")), ("a::c", "", Cell("a::d")))
+    page = html_page(Document("check", "found", (Table("", ("operator", "build", "others"), rows),)))
+    assert re.findall('<th scope="col">([^<]*)', page) == ["operator", "others"]
+    assert "a::d" in page

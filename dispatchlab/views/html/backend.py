@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from functools import cache
 from hashlib import sha256
+from itertools import compress
 from pathlib import Path
 from typing import assert_never
 
@@ -172,19 +173,25 @@ def _folded(block: b.Folded, most: int | None) -> Html:
 
 
 def _table(table: b.Table, most: int | None) -> Html:
-    """Return a table that scripts sort and filter, or a sentence if it has no rows."""
+    """Return a table that scripts sort and filter, without empty columns, or a sentence if it has no rows."""
     if not table.rows:
         return element("p", f"{table.caption}: none.", class_="quiet")
+    filled = [any(row[at] not in ("", b.Cell("")) for row in table.rows) for at in range(len(table.heads))]
     more = 0 if most is None else max(0, len(table.rows) - most)
     return element(
         "div",
         element(
             "table",
             element("caption", f"{table.caption} ({len(table.rows):,})") if table.caption else None,
-            element("thead", element("tr", (element("th", head, scope="col") for head in table.heads)))
+            element(
+                "thead", element("tr", (element("th", head, scope="col") for head in compress(table.heads, filled)))
+            )
             if any(table.heads)
             else None,
-            element("tbody", (_row(row, at in table.marked) for at, row in enumerate(table.rows[:most]))),
+            element(
+                "tbody",
+                (_row(tuple(compress(row, filled)), at in table.marked) for at, row in enumerate(table.rows[:most])),
+            ),
             class_="data",
         ),
         element("p", f"and {more:,} more") if more else None,
