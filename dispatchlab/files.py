@@ -16,7 +16,7 @@ from enum import Enum
 from errno import EISDIR
 from typing import NamedTuple
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import DispatchLabError, nearest
 
 
 class ReadError(DispatchLabError):
@@ -103,6 +103,29 @@ def decoded(data: bytes, path: str) -> str:
         raise ReadError(
             path, f"found the byte 0x{byte:02x}, which is not text in UTF-8; {hint}", line, column
         ) from None
+
+
+def modules_in(folder: str | os.PathLike[str]) -> list[str]:
+    """Return the modules in a folder: its packages, and its files of Python."""
+    if not os.path.isdir(folder):
+        return []
+    files = (os.path.splitext(entry.name) for entry in os.scandir(folder) if not entry.name.startswith((".", "_")))
+    return sorted(
+        name for name, suffix in files if suffix == ".py" or os.path.isfile(os.path.join(folder, name, "__init__.py"))
+    )
+
+
+class NoModuleError(DispatchLabError):
+    """A path leads to no module."""
+
+    path: str
+
+    def __str__(self) -> str:
+        folder, name = os.path.split(os.path.splitext(self.path.rstrip(os.sep))[0])
+        modules = modules_in(folder)
+        near = " or ".join(os.path.join(folder, module) for module in nearest(name, modules, count=3))
+        has = f"{folder or os.curdir} has {', '.join(modules[:3]) or 'no module of Python'}"
+        return f"{self.path}: there is no such file or folder; {f'did you mean {near}?' if near else has}"
 
 
 def json_value(data: bytes, path: str) -> object:

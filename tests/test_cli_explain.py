@@ -294,7 +294,14 @@ def test_a_scenario_decides_which_overload_is_tried_first(tmp_path: Path) -> Non
     [
         (
             ["aten::add", "cpu", "[1]"],
-            "no overload takes this call:\naten::add(): argument 'other' (position 2) must be",
+            "no overload of aten::add takes (cpu, [1]):\n  aten::add.",
+        ),
+        (["aten::relu", "cpu", "1"], "aten::relu(Tensor self) -> Tensor: takes 1 positional argument but 2 were given"),
+        (["aten::relu", "npu"], "is known with --from PACKAGE, and is privateuse1 without"),
+        (
+            ["aten::relu", "cpu+autocast"],
+            "'autocast' does not describe a tensor, it is a mode of the call; to make the call under it: "
+            "--mode autocast",
         ),
         (["aten::add.Scalar", "cpu", "cpu"], "'cpu' is one argument too many"),
         (["aten::add", "cpu", "1", "--from", "torch-2.15"], "may go to aten::add.Scalar or aten::add.Tensor, and"),

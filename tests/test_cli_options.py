@@ -86,6 +86,13 @@ def test_the_options_of_all_commands_stand_before_the_command() -> None:
     assert run("--no-color", "--no-pager", "-q", "dump", "--help").exit_code == 0
 
 
+def test_the_options_of_all_commands_may_stand_behind_the_command_as_well() -> None:
+    before = run("-q", "--no-color", "--no-pager", "explain", "aten::relu", "--format", "rich")
+    behind = run("explain", "aten::relu", "--format", "rich", "-q", "--no-color", "--no-pager")
+    assert (behind.exit_code, behind.stdout, behind.stderr) == (0, before.stdout, "")
+    assert "note: torch-2.13-cpu answers" in run("explain", "aten::relu").stderr
+
+
 def test_no_operator_and_no_source_is_an_empty_text() -> None:
     for line in (["dump", ""], ["explain", " "], ["check", ""], ["diff", "", "x"], ["coverage", "--key", ""]):
         result = run(*line)
@@ -120,7 +127,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("permute torch-2.13 --semantics pr35061", "--semantics pr35061 cannot be certified"),
         ("permute torch-2.13 --walk graph", "--walk is for scenarios, and torch-2.13 is a registry"),
         ("check five.yaml --only order", "is not a package, so only lint can be asked"),
-        ("check some_package --operator x", "--operator and --against are for lint"),
+        ("check some_package --against x", "--against is for lint"),
         ("doctor stale_slots", "to show the defect stale_slots, add --defects"),
     ],
 )

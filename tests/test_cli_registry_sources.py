@@ -140,7 +140,20 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(small: str, tmp_path: P
     with pytest.raises(UnknownKeyError):
         run_raising("dump", "--from", small, "--key", "CPX", "--list")
     with pytest.raises(UnknownRegistryError):
-        run_raising("coverage", str(tmp_path / "none"), "--key", "CPU")
+        run_raising("coverage", "none", "--key", "CPU")
+
+
+@pytest.mark.parametrize("line", ["coverage", "check", "permute", "record", "dump aten::relu --from"])
+def test_a_path_that_leads_nowhere_is_refused_with_the_nearest_modules(line: str, tmp_path: Path) -> None:
+    (tmp_path / "ropecats").mkdir()
+    (tmp_path / "ropecats" / "__init__.py").touch()
+    (tmp_path / "ropefast.py").touch()
+    result = run(*line.split(), f"{tmp_path}/ropefats")
+    near = f"did you mean {tmp_path}/ropefast or {tmp_path}/ropecats?"
+    assert result.stderr == f"{tmp_path}/ropefats: there is no such file or folder; {near}\n"
+    assert result.exit_code == 2
+    result = run(*line.split(), f"{tmp_path}/zzz")
+    assert result.stderr == f"{tmp_path}/zzz: there is no such file or folder; {tmp_path} has ropecats, ropefast\n"
 
 
 def test_registry_sources_are_recognized(small: str, tmp_path: Path) -> None:

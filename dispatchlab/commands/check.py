@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -38,6 +39,13 @@ _QUESTIONS = ("order", "lint", "trials", "upgrade", "drift")
 @click.option("--only", type=click.Choice(_QUESTIONS), multiple=True, help="Ask only this question; may be repeated.")
 @click.option("--select", metavar="RULE", multiple=True, help="Show only findings of RULE, such as DL004 or WHY3.")
 @click.option("--ignore", metavar="RULE", multiple=True, help="Hide findings of RULE; may be repeated.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "information"]),
+    default="warning",
+    show_default=True,
+    help="Exit with 1 for a finding of this level or a worse one.",
+)
 @click.option("--run", "whole", is_flag=True, help="Also run the trials that need a compiler.")
 @click.option(
     "--inputs",
@@ -60,6 +68,7 @@ def check(
     only: tuple[str, ...],
     select: tuple[str, ...],
     ignore: tuple[str, ...],
+    fail_on: str,
     whole: bool,
     no_submodules: bool,
     inputs: str | None,
@@ -84,8 +93,8 @@ def check(
     baseline, record, select, ignore, inputs, per-operator-ignores. The comment `# dispatchlab: ignore[DL004]` at the
     line of a registration hides a finding.
 
-    Exit codes: 0: no error and no warning; 1: an error or a warning; 2: a package cannot be imported or registers
-    nothing; 5: an import ends its process.
+    Exit codes: 0: no error and no warning; 1: an error or a warning, or what --fail-on says; 2: a package cannot be
+    imported or registers nothing; 5: an import ends its process.
 
     \b
     Examples:
@@ -104,6 +113,7 @@ def check(
     from dispatchlab.questions.check.selection import selection_of
     from dispatchlab.questions.lint.baseline import baseline_text, load_baseline
     from dispatchlab.questions.lint.checkout import checkout_of
+    from dispatchlab.questions.lint.rule import Level
     from dispatchlab.questions.setup.check_subject import check_subject
 
     found = check_subject(names, report=note)
@@ -114,9 +124,9 @@ def check(
     is_lint = bool(found.sources) or (only == ("lint",) and bool(operators or against))
     if found.sources and only not in ((), ("lint",)):
         raise click.UsageError(f"{found.sources[0]} is not a package, so only lint can be asked")
-    if (operators or against) and not is_lint:
-        raise click.UsageError("--operator and --against are for lint: add --only lint")
-    selection = selection_of(found.settings, select, ignore)
+    if against and not is_lint:
+        raise click.UsageError("--against is for lint: add --only lint")
+    selection = selection_of(found.settings, select, ignore, operators)
     if write_baseline is not None:
         check_output(write_baseline, FileKind.BASELINE)
     else:
@@ -148,6 +158,7 @@ def check(
                 submodules=not no_submodules,
                 stage=lambda text: display.stage("check", text),
             )
+    report = replace(report, fail_on=Level(fail_on))
     checkout = checkout_of(".")
     others = {
         "sarif": lambda: findings_sarif(
@@ -161,6 +172,9 @@ def check(
         save(write_baseline, baseline_text(kept), FileKind.BASELINE)
         note(f"{write_baseline} accepts {counted(len(kept), 'finding')}")
         return
+    if report.groups and not report.exit_code:
+        worst = report.groups[0].level
+        note(f"note: the exit code is 0, as the worst finding is {worst}; to fail on it: --fail-on {worst}")
     exit_with(report.exit_code)
 
 

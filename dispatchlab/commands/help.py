@@ -8,12 +8,28 @@ from typing import Any
 
 import click
 
+from dispatchlab.commands.output import NO_PAGER, QUIET
+
 SHORT = "dispatchlab.short_help"
 """The place in click's `meta` that says that `-h` was given, and not `--help`."""
 
 
+def _set_for_all(ctx: click.Context, param: click.Parameter, given: bool) -> None:  # noqa: FBT001  a callback
+    """Set an option of the whole command line that was given behind the command."""
+    if given and param.name == "no_color":
+        ctx.obj = False
+    elif given:
+        ctx.meta[QUIET if param.name == "quiet" else NO_PAGER] = True
+
+
+_OF_ALL = [
+    click.Option([*names], is_flag=True, hidden=True, is_eager=True, expose_value=False, callback=_set_for_all)
+    for names in (("-q", "--quiet"), ("--no-color",), ("--no-pager",))
+]
+
+
 class Command(click.Command):
-    """A command whose `-h` leaves out the rare options.
+    """A command whose `-h` leaves out the rare options, and that also takes the options of the whole command line.
 
     Args:
         rare: the names of the options that `--help` alone shows, in a group of their own.
@@ -23,6 +39,10 @@ class Command(click.Command):
     def __init__(self, *arguments: Any, rare: Sequence[str] = (), group: str = "", **more: Any) -> None:
         super().__init__(*arguments, **more)
         self._rare, self._group = rare, group
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters with those of the whole command line, which stand before the command or behind it."""
+        return [*super().get_params(ctx), *_OF_ALL]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help: of `-h` the first paragraph, the options in a sentence each, and the examples."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -62,6 +63,10 @@ def _key_of(text: str) -> str:
 
 
 def _source_of(text: str) -> str:
+    if os.sep in text and os.path.splitext(text)[1] in ("", ".py") and not os.path.exists(text):
+        from dispatchlab.files import NoModuleError
+
+        raise NoModuleError(text)
     is_version = re.match(r"\d+\.\d+$", text) and not os.path.exists(text)
     return _taken(text, f"torch-{text}") if is_version else text
 
@@ -86,9 +91,18 @@ SEED = click.IntRange(min=-(2**63), max=2**64 - 1)
 
 
 def with_package(source: str) -> tuple[str, tuple[str, ...]]:
-    """Return a source as `source_with_package` does; packages of the checkout are found, too."""
+    """Return a source as `source_with_package` does; packages of the checkout are found, too, and paths to modules."""
     from dispatchlab.questions.sources.find_sources import source_with_package
 
+    if source == "." and (packages := packages_of_checkout()):
+        reach_checkout()
+        return LIVE, packages
+    if source == "." or source.endswith(".py") or os.path.isfile(os.path.join(source, "__init__.py")):
+        from dispatchlab.questions.setup.checkout import module_at
+
+        if (at := module_at(source)) is not None:
+            sys.path.insert(0, str(at[1]))
+            return LIVE, (at[0],)
     return source_with_package(source, reach=reach_checkout)
 
 
@@ -106,13 +120,13 @@ class Source(NamedTuple):
 
 def named_subject(source: str | None) -> tuple[str | None, tuple[str, ...]]:
     """Return the source that was named, or else `live` with the packages of the checkout, or else None."""
-    if source is not None:
-        return with_package(source)
-    if packages := packages_of_checkout():
-        note(f"note: about {' and '.join(packages)}, by [tool.dispatchlab] of pyproject.toml")
-        reach_checkout()
-        return LIVE, packages
-    return None, ()
+    if source is None and packages_of_checkout():
+        source = "."
+    name, packages = (None, ()) if source is None else with_package(source)
+    if source == "." and packages:
+        why = "by [tool.dispatchlab] of pyproject.toml" if packages_of_checkout() else "the package of this checkout"
+        note(f"note: about {' and '.join(packages)}, {why}")
+    return name, packages
 
 
 def subject(source: str | None, *, keys: Iterable[str] = ()) -> Source:

@@ -103,7 +103,7 @@ def permute(
     A folder stands for all scenarios below it. A registry is a file, a bundled registry's name, a package, or `live`
     (the installed PyTorch). permute checks each operator of a registry; of a package, only its own operators.
     With --operator, it checks single operators of a scenario. Default: the packages in [tool.dispatchlab] of the
-    checkout, or else the bundled registry of the installed PyTorch.
+    checkout, or else its one package; with --operator, the bundled registry of the installed PyTorch.
 
     The exit code is the highest of all: 0 as the scenario expects, 1 not as expected, 2 bad input, 3 a limit was
     reached (or there is no proof, with --require-proof), 4 nondeterministic, 5 the engine crashed; 130 after Ctrl-C,
@@ -119,7 +119,9 @@ def permute(
     if not scenarios or is_registry(scenarios) or operators:
         if len(scenarios) > 1:
             raise click.UsageError("--operator needs one registry or scenario, but several were named: name one")
-        found = subject(scenarios[0] if scenarios else None)
+        found = subject(scenarios[0] if scenarios else None if operators else ".")
+        if found.name == ".":
+            raise click.UsageError(_NO_SOURCE)
         _refuse({"operators", "semantics", "format", "page"}, f"{found.name} is a registry")
         _certify(found, operators, options["semantics"], page, format)
     from dispatchlab.errors import DispatchLabError
@@ -172,6 +174,14 @@ def permute(
     exit_with(130 if interrupted else shown.code)
 
 
+_NO_SOURCE = """\
+there is no package in this folder: name what to permute, such as
+  dispatchlab permute my_package
+  dispatchlab permute scenarios/
+  dispatchlab permute torch-2.13 --operator 'aten::add*'
+  dispatchlab permute torch-2.13    (all 3,598 operators of PyTorch; takes half a minute)"""
+
+
 def _refuse(known: set[str], why: str) -> None:
     """Refuse an option that is about scenarios alone."""
     context = click.get_current_context()
@@ -195,17 +205,18 @@ def _certify(
 
     if semantics == "pr35061":
         raise click.UsageError("--semantics pr35061 cannot be certified: name strict or a PyTorch, such as torch-2.13")
+    name = " and ".join(source.imports) or source.name
     with progress_display() as display:
-        display.stage(source.name, "reading")
+        display.stage(name, "reading")
         recorded = recorded_from(source.name, imports=source.imports, report=note)
         found = certification_of_own(
             recorded,
-            source.name,
+            name,
             operators=operators,
             semantics=semantics,
-            progress=lambda done: display.update(source.name, done),
+            progress=lambda done: display.update(name, done),
             partial=True,
         )
-        display.finish(source.name)
+        display.finish(name)
     show_and_keep(format, certification_view(found, torch=recorded.torch), page)
     exit_with(130 if found.interrupted else found.exit_code)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from dispatchlab.commands.help import Command
-from dispatchlab.commands.options import packages_of_checkout, reach_checkout
+from dispatchlab.commands.options import SOURCE, packages_of_checkout, reach_checkout, with_package
 from dispatchlab.commands.output import exit_with, note, out, save, working
 from dispatchlab.views.formatting import counted, first_of
 
@@ -19,7 +19,7 @@ _FEW = 3
 
 
 @click.command(cls=Command)
-@click.argument("packages", metavar="PACKAGE...", nargs=-1)
+@click.argument("packages", metavar="PACKAGE...", nargs=-1, type=SOURCE)
 @click.option(
     "-o", "--output", "file", metavar="FILE", type=click.Path(), help="The file to write. Default: print the record."
 )
@@ -61,6 +61,7 @@ def record(
       dispatchlab record --all -o today.dlreg
     """
     reach_checkout()
+    packages = tuple(module for name in packages for module in with_package(name)[1] or (name,))
     if checked is not None:
         if file is not None or everything:
             raise click.UsageError("--check writes nothing: leave out --check, or leave out -o and --all")

@@ -15,7 +15,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import DispatchLabError, did_you_mean
+from dispatchlab.files import modules_in
 
 
 class TorchMissingError(DispatchLabError):
@@ -190,7 +191,8 @@ def _what_to_do(name: str, error: Exception) -> str:
     if missing == top and name == f"{top}.py":
         return f"; name the module, {top}, without .py"
     if missing == top and not at:
-        return "; install it, in its checkout with `pip install -e .`, or leave it out"
+        near = did_you_mean(name, modules_in(os.curdir))
+        return near or "; install it, in its checkout with `pip install -e .`, or leave it out"
     if missing is not None and not at and f"{name}.".startswith(f"{missing}."):
         return f"; {missing.rpartition('.')[0]} is installed and has no such module"
     if missing is not None and missing.replace("-", "_").partition(".")[0] == top:

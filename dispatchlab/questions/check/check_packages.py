@@ -8,9 +8,10 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import DispatchLabError, UnknownOperatorError
 from dispatchlab.live.bridge.torch import ImportEndedError, ImportFailedError, ImportTimeoutError
 from dispatchlab.model.failure import Raised
+from dispatchlab.model.names import find_names
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.check.findings import drift_findings, import_findings, upgrade_findings
 from dispatchlab.questions.check.registering_modules import registering_modules
@@ -38,6 +39,7 @@ from dispatchlab.registries.debug_text import file_in, owner
 from dispatchlab.registries.file import bundled_names, newest_bundled, open_bundled
 from dispatchlab.registries.model import SLOTS_UNREADABLE
 from dispatchlab.scenario.load import load_scenario, parse_scenario
+from dispatchlab.scenario.scenario import operators_in
 from dispatchlab.views.formatting import counted
 
 if TYPE_CHECKING:
@@ -88,7 +90,9 @@ def check_packages(
     while True:
         stage(f"starting PyTorch and importing {' and '.join(named)}")
         try:
-            request = TrialRequest(named, tuple(sys.path), inputs, whole, submodules=later)
+            request = TrialRequest(
+                named, tuple(sys.path), inputs, whole, submodules=later, operators=selection.operators
+            )
             report = _checked(request, before, fails, stage, questions)
             break
         except (ImportEndedError, ImportTimeoutError) as error:
@@ -113,7 +117,7 @@ def _checked(
     """Return the report of one import of packages and some of their modules."""
     named = request.packages
     with trial_process(request) if Question.TRIALS in questions else nullcontext() as trials:
-        report = _asked(named, request.submodules, before, fails, stage, trials, questions)
+        report = _asked(request, before, fails, stage, trials, questions)
         if trials is None or any(answer.question is Question.TRIALS for answer in report.answers):
             return report
         stage(f"running operators of {' and '.join(named)}")
@@ -129,8 +133,7 @@ def _checked(
 
 
 def _asked(
-    named: tuple[str, ...],
-    later: tuple[str, ...],
+    request: TrialRequest,
     before: dict[str, Scenario],
     fails: Collection[Question],
     stage: Callable[[str], None],
@@ -138,13 +141,18 @@ def _asked(
     questions: Collection[Question],
 ) -> CheckReport:
     """Return the report with the answers of all questions but the trials."""
+    named = request.packages
     try:
-        facts = _facts(named, later) if trials is None else trials.facts()
+        facts = _facts(named, request.submodules) if trials is None else trials.facts()
     except ImportFailedError as error:
         if trials is None or error.module not in named:
             raise
         return _failed_import(named, fails, trials, error)
     scenario = parse_scenario(facts.record.text, file=" ".join(named))
+    names = tuple(map(str, operators_in(scenario)))
+    for asked in request.operators:
+        if not find_names(names, asked):
+            raise UnknownOperatorError(asked, names, " and ".join(named))
     nothing = facts.record.idle(named)
     report = CheckReport(
         named,

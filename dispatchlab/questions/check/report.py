@@ -60,6 +60,7 @@ class CheckReport:
         nothing: those that register nothing.
         answers: what came of each question.
         fails: the questions whose findings fail the check.
+        fail_on: the least harmful level that fails it.
         accepted: how many findings a baseline accepts.
         outdated: accepted findings that are not found any more.
         notes: what could not be read, a sentence each.
@@ -71,6 +72,7 @@ class CheckReport:
     nothing: tuple[str, ...]
     answers: tuple[Answer, ...]
     fails: tuple[Question, ...] = tuple(Question)
+    fail_on: Level = Level.WARNING
     accepted: int = 0
     outdated: tuple[Identity, ...] = ()
     notes: tuple[str, ...] = ()
@@ -92,7 +94,9 @@ class CheckReport:
         """2 when a package registers nothing, 1 when a finding fails the check, else 0."""
         if self.nothing:
             return 2
-        return int(any(answer.is_bad for answer in self.answers if answer.question in self.fails))
+        levels = LEVELS[: LEVELS.index(self.fail_on) + 1]
+        counting = (answer for answer in self.answers if answer.question in self.fails)
+        return int(any(finding.level in levels for answer in counting for finding in answer.findings))
 
 
 def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 from dispatchlab.errors import DispatchLabError, did_you_mean
+from dispatchlab.model.names import find_names
 from dispatchlab.questions.check.configuration import Settings
 from dispatchlab.questions.check.findings import kinds
 from dispatchlab.questions.lint.checkout import Checkout, checkout_of
@@ -91,12 +92,14 @@ class Selection:
         ignore: the codes that are not.
         by_operator: the name or glob of an operator -> the codes that are not shown of it.
         checkout: where the lines with comments are.
+        operators: the names and globs of the operators with shown findings; all when there are none.
     """
 
     select: frozenset[str] | None = None
     ignore: frozenset[str] = frozenset()
     by_operator: Mapping[str, frozenset[str]] = field(default_factory=dict)
     checkout: Checkout | None = None
+    operators: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse to check nothing.
@@ -122,7 +125,7 @@ class Selection:
         return tuple(finding for finding in findings if self._keeps(finding))
 
     def _keeps(self, finding: Finding) -> bool:
-        if finding.code not in self.codes:
+        if finding.code not in self.codes or not is_chosen(finding.operator, self.operators):
             return False
         ignored = [codes for glob, codes in self.by_operator.items() if fnmatchcase(finding.operator, glob)]
         return not any(finding.code in codes for codes in (*ignored, *self._comments(finding)))
@@ -138,17 +141,25 @@ class Selection:
                 yield frozenset(known_kinds()) if match[1] is None else codes_of([match[1]])
 
 
+def is_chosen(operator: str, asked: Sequence[str]) -> bool:
+    """Return whether names or globs mean an operator; every operator where there are none."""
+    return not asked or any(find_names((operator,), each) for each in asked)
+
+
 EVERYTHING = Selection()
 """All findings; comments count for files in the checkout alone."""
 
 
-def selection_of(settings: Settings, select: Sequence[str], ignore: Sequence[str]) -> Selection:
+def selection_of(
+    settings: Settings, select: Sequence[str], ignore: Sequence[str], operators: tuple[str, ...] = ()
+) -> Selection:
     """Return the findings that options and the settings of a project choose.
 
     Args:
         settings: what the project says.
         select: what the command line selects, in place of the settings.
         ignore: what the command line ignores, besides the settings.
+        operators: the operators with shown findings; all when there are none.
 
     Raises:
         UnknownRuleError: one of them is no rule.
@@ -160,6 +171,7 @@ def selection_of(settings: Settings, select: Sequence[str], ignore: Sequence[str
         codes_of((*settings.ignore, *ignore)),
         {glob: codes_of(texts) for glob, texts in settings.by_operator.items()},
         checkout_of("."),
+        operators,
     )
 
 

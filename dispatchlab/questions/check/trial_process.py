@@ -28,6 +28,7 @@ from dispatchlab.live.trials.trials import COMPILED, TRIALS, run_all_trials, run
 from dispatchlab.model.failure import Event, Failure, Fix, Raised, Trial
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.processes import NoForkError
+from dispatchlab.questions.check.selection import is_chosen
 from dispatchlab.questions.check.trials import Run, TrialRequest, TrialsFailedError
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 from dispatchlab.registries.model import read_dump
@@ -116,7 +117,9 @@ def _runs(request: TrialRequest, watch: ProgramWatch, before: Mapping[str, str])
     operators = [
         operator
         for operator, dump in sorted(dumps.items())
-        if before.get(operator) != dump and not ownership.is_own_operator(read_dump(dump))
+        if before.get(operator) != dump
+        and not ownership.is_own_operator(read_dump(dump))
+        and is_chosen(operator, request.operators)
     ]
     yield from ((run, _answer(run, watch)) for run in _registration_runs(watch))
     given = read_inputs(request.inputs) if request.inputs else {}

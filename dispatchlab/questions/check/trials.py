@@ -50,6 +50,7 @@ class TrialRequest:
         whole: run the trials that need a compiler, too.
         seed: chooses generated inputs.
         submodules: modules of the packages that are imported afterwards; one that fails costs itself alone.
+        operators: the names and globs of the operators to run; all when there are none.
     """
 
     packages: tuple[str, ...]
@@ -58,6 +59,7 @@ class TrialRequest:
     whole: bool = False
     seed: int = 0
     submodules: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
 
 
 class TrialsFailedError(DispatchLabError):
@@ -189,7 +191,7 @@ def finding_of(run: TrialRun, answer: Answer) -> Finding:
         answer.code or "trials",
         run.operator,
         None,
-        f"{message}; {run.trial} with {run.inputs}: {run.error}" if run.inputs else message,
+        f"{message}; found by the trial {run.trial} with {run.inputs}" if run.inputs else message,
         tuple(f"registered at {at}" for at in (answer.at or _registered_at(run),) if at is not None),
         Level.INFORMATION if answer.code in _LACKING else level,
         f"{answer.code} {run.operator}",

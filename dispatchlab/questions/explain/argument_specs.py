@@ -42,6 +42,8 @@ _LAZY = {"conj": DispatchKey.Conjugate, "neg": DispatchKey.Negative, "zero": Dis
 _WORDS = ("requires_grad", "quantized", "python", "inference", "none", *_LAZY)
 _NAMES_OF_PACKAGES = ("mlu", "musa", "npu", "openreg")
 """What packages call the PrivateUse1 backend."""
+_MODES = ("fake", "functionalize", "vmap", "autocast", "compile", "export", "dtensor")
+"""Modes of `explain` that are easily taken for what a tensor is like."""
 _GENERATOR = SimpleType("Generator")
 
 
@@ -340,8 +342,10 @@ def _device(word: str, privateuse1: str = "") -> DeviceType:
         known += [privateuse1] if privateuse1 else []
         near = did_you_mean(word, known) or did_you_mean(word, DispatchKey.__members__)
         more = near or "; say where the tensor is and what it is like, such as 'cuda requires_grad' or 'cpu sparse'"
-        if name in _NAMES_OF_PACKAGES:
-            more = "; a device that a package names is known with --package PACKAGE, and is privateuse1 without"
+        if name in _MODES:
+            more = f", it is a mode of the call; to make the call under it: --mode {name}"
+        elif name in _NAMES_OF_PACKAGES:
+            more = "; a device that a package names is known with --from PACKAGE, and is privateuse1 without"
         raise ArgumentSpecError(f"{word!r} does not describe a tensor{more}")
     return DeviceType(name)
 

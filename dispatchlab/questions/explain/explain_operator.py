@@ -121,6 +121,8 @@ def _given(inspection: Inspection, arguments: Sequence[ArgumentSpec]) -> Given |
         try:
             _one_of(inspection, call)
         except NoOverloadError:
+            if call.has_values:
+                raise
             raise error from None
         return call
     return None

@@ -281,12 +281,12 @@ def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema
                 records = "has nothing to record, as no argument requires grad"
             elif rule.where == BUILTIN:
                 return _Next(below, "no autograd formula, so backward warns; the call continues below autograd")
-            why = f"the autograd kernel {records}, and redispatches with keys & full_after(AutogradOther)"
+            why = f"the autograd kernel {records}, and redispatches with the keys below autograd"
             return _Next(below, why)
         case Does.SELECTS_BACKEND if _is_factory(schema):
             return _selected(caller)
         case Does.REDISPATCHES | Does.SELECTS_BACKEND if below.bits & FUNCTIONALITY_BITS or rule.where == BUILTIN:
-            return _Next(below, f"the kernel redispatches with keys & full_after({key.functionality})")
+            return _Next(below, f"the kernel redispatches with the keys below {key.functionality}")
     if not (hop.keys & DispatchKeySet.full_after(key)).bits & FUNCTIONALITY_BITS:
         return _End(f"nothing is left below {key}, so its kernel does the work")
     return _End(

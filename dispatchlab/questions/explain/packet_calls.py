@@ -65,13 +65,18 @@ class NoOverloadError(DispatchLabError):
     """No overload of a name takes a call.
 
     Args:
-        reasons: why each overload did not take it.
+        name: the name.
+        call: the arguments.
+        reasons: what each overload takes, and why it did not take the call.
     """
 
+    name: str
+    call: str
     reasons: tuple[str, ...]
 
     def __str__(self) -> str:
-        return "\n".join(self.reasons if len(self.reasons) == 1 else ("no overload takes this call:", *self.reasons))
+        what = f"no overload of {self.name} takes" if len(self.reasons) > 1 else f"{self.name} does not take"
+        return "\n  ".join((f"{what} {self.call}:", *self.reasons))
 
 
 class SeveralTakeItError(DispatchLabError):
@@ -105,6 +110,12 @@ class Given:
 
     args: tuple[tuple[ArgumentSpec, object], ...]
     kwargs: tuple[tuple[str, ArgumentSpec, object], ...]
+
+    @property
+    def has_values(self) -> bool:
+        """Return whether an argument is a value, and no description of a tensor."""
+        values = (*(value for _, value in self.args), *(value for _, _, value in self.kwargs))
+        return any(value is not _TENSOR for value in values)
 
     def __str__(self) -> str:
         named = (f"{name}={_shown(spec)}" for name, spec, _ in self.kwargs)
@@ -206,6 +217,7 @@ def resolve(packet: Packet, given: Given) -> PacketCall:
     """
     args, kwargs = [value for _, value in given.args], {name: value for name, _, value in given.kwargs}
     refusing: list[Tried] = []
+    reasons: list[str] = []
     taking: list[PacketOverload] = []
     for overload in packet.overloads:
         schema = parse_printed(overload.schema)
@@ -214,12 +226,13 @@ def resolve(packet: Packet, given: Given) -> PacketCall:
         found = signature.bind(args, kwargs, numbers=numbers, is_anything=lambda _: False)
         if isinstance(found, str):
             refusing.append(Tried(overload.name, takes=False, reason=found))
+            reasons.append(f"{overload.schema}: {found.removeprefix(f'{packet.name}()').lstrip(': ')}")
             continue
         taking.append(overload)
         if not packet.unknown:
             break
     if not taking:
-        raise NoOverloadError(tuple(each.reason for each in refusing))
+        raise NoOverloadError(packet.name, str(given), tuple(reasons))
     if len(taking) > 1:
         raise SeveralTakeItError(packet.name, str(given), tuple(each.name for each in taking), packet.unknown)
     if taking[0].torchscript:
