@@ -21,7 +21,7 @@ def demo(*, file: str | None) -> None:
       dispatchlab demo --save demo.yaml
     """
     from dispatchlab.files import FileKind
-    from dispatchlab.questions.setup.demo import demo_blocks, demo_text, run_demo
+    from dispatchlab.questions.setup.demo import demo_blocks, run_demo
 
     shown = run_demo()
     if chosen_format(None) == "rich":
@@ -29,6 +29,8 @@ def demo(*, file: str | None) -> None:
 
         out(rich_text(lambda console: draw(console, demo_blocks(shown))))
     else:
-        out(demo_text(shown))
+        from dispatchlab.views.text import text_of
+
+        out(text_of(demo_blocks(shown)))
     if file is not None:
         save(file, shown.text, FileKind.SCENARIO)

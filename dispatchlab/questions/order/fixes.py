@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Final, NamedTuple
@@ -23,9 +23,6 @@ from dispatchlab.scenario.scenario import Scenario
 
 _MOST_TRIED: Final = 6
 """Of more registrations, those of the counterexample alone are tried."""
-
-_LONG_ORDER: Final = 3
-"""An order of more registrations is no advice beside registrations to leave out."""
 
 _OPTIONS: Final = WalkOptions(max_states=5_000)
 _GOOD: Final = (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND)
@@ -79,16 +76,16 @@ class Fixes(NamedTuple):
     """The changes that help.
 
     Args:
-        drops: the smallest numbers of registrations; leaving out one of these helps.
+        drops: the smallest changes that leave registrations out.
         order: the order that helps; None for none.
-        left: the registrations that differ when another is left out, by that one.
+        left: by a registration that does not help when it is left out, those that differ still.
         is_free: whether the order may also be the reverse.
         is_whole: whether the scenario was tried, and not the registrations of the counterexample alone.
     """
 
     drops: tuple[Change, ...] = ()
     order: Change | None = None
-    left: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    left: Mapping[int, tuple[int, ...]] = {}
     is_free: bool = False
     is_whole: bool = True
 
@@ -110,10 +107,8 @@ def find_fixes(engine: Engine, scenario: Scenario, example: Counterexample, memb
     met = registered_in(example)
     every = range(len(scenario.registrations))
     whole = [*every] if len(every) <= _MOST_TRIED else near(scenario, met)
-    scopes = [whole, sorted(met)] if len(whole) <= _MOST_TRIED else [sorted(met)]
-    for scope in scopes:
-        trial = _Trial(engine, scenario, example, scope)
-        fixes = trial.fixes(members)
+    for scope in [whole, sorted(met)] if len(whole) <= _MOST_TRIED else [sorted(met)]:
+        fixes = _Trial(engine, scenario, example, scope).fixes(members)
         if fixes.changes:
             return fixes._replace(is_whole=scope == whole)
     return Fixes()
@@ -149,77 +144,68 @@ class _Trial:
     def __init__(self, engine: Engine, scenario: Scenario, example: Counterexample, scope: Sequence[int]) -> None:
         self.engine, self.scenario, self.example, self.scope = engine, scenario, example, scope
         self.outside = tuple(at for at in range(len(scenario.registrations)) if at not in scope)
-        sequences = example.expected_sequence, example.actual_sequence
-        ran = [step for sequence in sequences for step in outcomes(engine, scenario, sequence)]
+        self.sequences = example.expected_sequence, example.actual_sequence
+        ran = [step for sequence in self.sequences for step in outcomes(engine, scenario, sequence)]
         self.accepted = {index for index, refusal in ran if refusal is None}
+        self.tried: dict[Change, _Tried] = {}
 
     def fixes(self, members: Sequence[int]) -> Fixes:
         """Return what helps; nothing if the difference does not show on this engine."""
         if self._try(Change()).helps:
             return Fixes()
         kernels = [at for at in self.scope if not is_definition(self.scenario.registrations[at])]
-        candidates = list(dict.fromkeys((*members, *kernels)))
-        drops, left, is_clean = self._drops(candidates)
-        if not drops:
-            drops, left, is_clean = self._drops(self.scope)
-        order = next(self._orders(members, candidates, is_clean=is_clean), None)
-        if order is not None and drops and len(order.order) > _LONG_ORDER:
-            order = None
-        if order is None:
-            return Fixes(drops, left=left)
-        back = tuple(keeping(order.order[::-1], self.scenario.order))
-        is_free = back != order.order and self._try(order._replace(order=back)).helps
-        return Fixes(drops, order, left, is_free=is_free)
+        candidates = [*dict.fromkeys((*members, *kernels))]
+        drops = self._drops(candidates) or self._drops(self.scope)
+        left = {at: self.tried[Change((at,))].left for at in members}
+        is_clean = any(self._try(change).is_clean for change in drops)
+        for order in self._orders(members, [at for at in candidates if at not in members]):
+            if self._try(order).helps and (self._try(order).is_clean or not is_clean):
+                back = tuple(keeping(order.order[::-1], self.scenario.order))
+                is_free = back != order.order and self._try(order._replace(order=back)).helps
+                return Fixes(drops, order, left, is_free=is_free)
+        return Fixes(drops, left=left)
 
-    def _drops(
-        self, candidates: Sequence[int]
-    ) -> tuple[tuple[Change, ...], tuple[tuple[int, tuple[int, ...]], ...], bool]:
-        """Return the smallest changes that leave registrations out; what differs without others; if all are clean."""
-        left: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    def _drops(self, candidates: Sequence[int]) -> tuple[Change, ...]:
+        """Return the smallest changes that leave registrations out, those after which nothing is refused if any."""
         for size in range(1, len(candidates) + 1):
-            tried = {dropped: self._try(Change(tuple(sorted(dropped)))) for dropped in combinations(candidates, size)}
-            if size == 1:
-                left = tuple((dropped[0], result.left) for dropped, result in tried.items() if not result.helps)
-            is_clean = any(result.helps and result.is_clean for result in tried.values())
-            if helping := [
-                Change(tuple(sorted(dropped)))
-                for dropped, result in tried.items()
-                if result.helps and (result.is_clean or not is_clean)
-            ]:
-                return tuple(helping), left, is_clean
-        return (), (), False
+            changes = [Change(tuple(sorted(dropped))) for dropped in combinations(candidates, size)]
+            if helping := [change for change in changes if self._try(change).helps]:
+                return tuple(change for change in helping if self._try(change).is_clean) or tuple(helping)
+        return ()
 
-    def _orders(self, members: Sequence[int], candidates: Sequence[int], *, is_clean: bool) -> Iterator[Change]:
-        """Return the orders that help: first those that leave releases free, then the short ones."""
-        sequences = self.example.expected_sequence, self.example.actual_sequence
-        met = [tuple(step for step in dict.fromkeys(sequence) if step in members) for sequence in sequences]
-        defs = [at for at in self.scope if at not in candidates]
-        orders = [*[()] * (self.example.flaw is Flaw.UNDO), *met, *((*defs, *order) for order in met)]
-        for order in met:
-            others = tuple(at for at in candidates if at not in order)
-            orders += [(*others, *order), (*order, *others), (*defs, *others, *order), (*defs, *order, *others)]
-        for releases in (True, False)[bool(self.scenario.modules) :]:
-            for order in dict.fromkeys(tuple(keeping(order, self.scenario.order)) for order in orders):
-                change = Change((), order, releases)
-                if len(order) > 1 or not (order or releases):
-                    result = self._try(change)
-                    if result.helps and (result.is_clean or not is_clean):
-                        yield change
+    def _orders(self, members: Sequence[int], others: Sequence[int]) -> Iterator[Change]:
+        """Return the orders to try: first those that leave releases free, then the short ones."""
+        met = [[at for at in dict.fromkeys((*sequence, *members)) if at in members] for sequence in self.sequences]
+        defs = [at for at in self.scope if at not in members and at not in others]
+        orders = [[*first, *order] for first in ([], defs, others, [*defs, *others]) for order in met]
+        orders += [[*first, *order, *others] for first in ([], defs) for order in met]
+        chosen = [tuple(keeping(order, self.scenario.order)) for order in orders]
+        chosen = [order for order in dict.fromkeys(chosen) if len(order) > 1]
+        if not self.scenario.modules:
+            yield from (Change((), order) for order in chosen)
+        if self.example.flaw is Flaw.UNDO:
+            yield Change(releases=False)
+        yield from (Change((), order, releases=False) for order in chosen)
 
     def _try(self, change: Change) -> _Tried:
-        tried = changed(self.scenario, change._replace(dropped=(*change.dropped, *self.outside)))
+        if change not in self.tried:
+            self.tried[change] = self._explore(change)
+        return self.tried[change]
+
+    def _explore(self, change: Change) -> _Tried:
+        edited = changed(self.scenario, change._replace(dropped=(*change.dropped, *self.outside)))
         kept = [at for at in self.scope if at not in change.dropped]
-        about = self.engine, tried.registrations, tried.operators
-        if tried.modules:
-            found = explore_modules(*about, tried.modules, _OPTIONS, order=tried.order)
+        about = self.engine, edited.registrations, edited.operators
+        if edited.modules:
+            found = explore_modules(*about, edited.modules, _OPTIONS, order=edited.order)
         else:
-            found = explore(*about, _OPTIONS, order=tried.order)
+            found = explore(*about, _OPTIONS, order=edited.order)
         if found.verdict not in _GOOD:
             left = tuple(kept[at] for at in sorted(registered_in(found.counterexample)))
             return _Tried(helps=False, is_clean=False, left=left)
-        brings_def = [any(isinstance(inner, Def) for inner in inner_of(one)) for one in tried.registrations]
+        brings_def = [any(isinstance(inner, Def) for inner in inner_of(one)) for one in edited.registrations]
         defs_first = sorted(range(len(kept)), key=lambda at: not brings_def[at])
-        ran = outcomes(self.engine, tried, tuple(keeping(defs_first, tried.order)))
+        ran = outcomes(self.engine, edited, tuple(keeping(defs_first, edited.order)))
         refused = {kept[at] for at, refusal in ran if refusal is not None}
         return _Tried(helps=refused.isdisjoint(self.accepted), is_clean=not refused)
 

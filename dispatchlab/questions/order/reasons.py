@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from dispatchlab.model.registration import (
@@ -130,13 +130,6 @@ _AFTERWARDS: Final = (
 """What a difference is where the other sequence is longer, and not in another order."""
 
 
-class _Outcome(NamedTuple):
-    """The end of the last step of a sequence: its registration, and the message of a refusal."""
-
-    step: int
-    refusal: str
-
-
 class _Stale(NamedTuple):
     """Stale slots of an operator: by key, what each should hold and what it holds."""
 
@@ -160,12 +153,8 @@ class _Stale(NamedTuple):
         return ", and ".join(f"{action} at {_keys_text(keys, len(keys))}" for action, keys in keys_of.items())
 
 
-class _Cause(NamedTuple):
-    """A cause with the registrations that meet, and what else differs."""
-
-    text: str
-    members: tuple[int, ...]
-    more: tuple[str, ...] = ()
+def _cause(text: str, members: Sequence[int], more: Sequence[str] = ()) -> Reason:
+    return Reason(text, "", tuple(members), tuple(more))
 
 
 class _Pair:
@@ -185,26 +174,27 @@ class _Pair:
         example = self.example
         match example.flaw:
             case Flaw.OUTCOME | Flaw.ASYMMETRY:
-                cause = self._refused()
+                cause = self._refused() or self._other_state()
             case Flaw.CRASH | Flaw.RELEASE | Flaw.NONDETERMINISTIC:
                 last = example.actual_sequence[-1]
                 which = self._names((max(last, ~last),))
-                verb = "release" if last < 0 else "registration"
-                said = "; ".join(example.why) or next(iter(self._outcome_lines("+")[1:2]), "")
+                verb = "release" if last < 0 else "register"
+                rows = [row[1:] for _, section in diff_sections(example.diff) for row in section if row[0] == "+"]
+                said = "; ".join(example.why) or "".join(rows[1:2])
                 end = {Flaw.CRASH: "ends the engine", Flaw.RELEASE: "fails"}.get(example.flaw, "gives two results")
-                text = f"the {verb} of {which} {end}{f': {said}' * bool(said)}"
-                fix = f"do not {'release' if last < 0 else 'register'} {which}"
-                return Reason(text, fix, tuple(sorted(registered_in(example))))
+                text = f"to {verb} {which} {end}{f': {said}' * bool(said)}"
+                return Reason(text, f"do not {verb} {which}", tuple(sorted(registered_in(example))))
             case Flaw.UNDO | Flaw.RESIDUE:
                 cause = self._left_behind()
             case Flaw.NON_COMMUTING | Flaw.INVARIANT:
                 cause = self._other_state()
-        fixes = Fixes() if self.engine is None else find_fixes(self.engine, self.scenario, example, cause.members)
-        return Reason(cause.text, self._fix(cause.members, fixes), cause.members, cause.more, fixes.changes)
+        members = cause.registrations
+        fixes = Fixes() if self.engine is None else find_fixes(self.engine, self.scenario, example, members)
+        return replace(cause, fix=self._fix(members, fixes), changes=fixes.changes)
 
     # -- two states
 
-    def _other_state(self) -> _Cause:
+    def _other_state(self) -> Reason:
         stale, (first, *more) = self._stale(self.example), self._differences() or [FLAWS[self.example.flaw]]
         parts = self._parts()
         if stale is not None:
@@ -212,28 +202,28 @@ class _Pair:
             owners = [kernel for index in kernels for kernel in self._kernels(index, stale.operator)]
             if self.example.flaw is Flaw.NON_COMMUTING and len(owners) == 2:
                 return self._stale_pair(kernels)
-            first = " and then ".join(
-                self._names((at,)) for at in dict.fromkeys(self.example.actual_sequence) if at in kernels
+            ran = [self._names((at,)) for at in dict.fromkeys(self.example.actual_sequence) if at in kernels]
+            text = (
+                f"{stale.calls} should {stale.actions(0)}, but after {' and then '.join(ran)} they {stale.actions(1)}"
             )
-            text = f"{stale.calls} should {stale.actions(0)}, but after {first} they {stale.actions(1)}"
-            return _Cause(text, kernels, tuple(self._differences()))
+            return _cause(text, kernels, self._differences())
         functions = {_function(self.registrations[index]): index for index in parts}
         if functions.keys() == {"custom_op", "register_kernel"}:
             kernel, custom_op = (self._names((functions[name],)) for name in ("register_kernel", "custom_op"))
             text = f"{kernel} after {custom_op} goes into the library of that and is released with it"
-            return _Cause(f"{text}; before it, the kernel has a library of its own", parts, (first, *more))
+            return _cause(f"{text}; before it, the kernel has a library of its own", parts, (first, *more))
         named = [index for index in parts if (text := owner(shown_text(self.registrations[index]))) and text in first]
         members = tuple(named if len(named) > 1 else parts)
         if functions.keys() == {"custom_op"}:
             text = f"{self._names(members)} have one name; the later one destroys all that the earlier one registered"
-            return _Cause(text, members, (first, *more))
+            return _cause(text, members, (first, *more))
         if len(named) < 2:
             first = f"{first}; {self._names(members)} come in another order"
         if self.scenario.modules:
             first = first.replace("the later one wins", "the later import wins")
-        return _Cause(first, members, tuple(more))
+        return _cause(first, members, more)
 
-    def _stale_pair(self, kernels: Sequence[int]) -> _Cause:
+    def _stale_pair(self, kernels: Sequence[int]) -> Reason:
         """Return the cause where the order of two kernels decides what calls run, and no table shows it."""
         example, absent = self._with_others()
         stale = self._stale(example)
@@ -247,7 +237,7 @@ class _Pair:
         text = (
             f"{without}{stale.calls} {stale.actions(1)} if {late} comes first; if {early} does, they {stale.actions(0)}"
         )
-        return _Cause(f"{text}, as PyTorch's dump says in both orders", tuple(kernels), tuple(self._differences()))
+        return _cause(f"{text}, as PyTorch's dump says in both orders", kernels, self._differences())
 
     def _with_others(self) -> tuple[Counterexample, tuple[int, ...]]:
         """Return the counterexample beside all other registrations of its operators; those that hide it."""
@@ -265,7 +255,7 @@ class _Pair:
 
     # -- what a release or a refusal leaves
 
-    def _left_behind(self) -> _Cause:
+    def _left_behind(self) -> Reason:
         example, last = self.example, self.example.actual_sequence[-1]
         stale, differences = self._stale(example), self._differences()
         first, *more = differences or [FLAWS[example.flaw]]
@@ -283,7 +273,7 @@ class _Pair:
             if made and _function(self.registrations[who]) == "custom_op":
                 first, more = f"all that {self._names(made)} registered is gone", [first, *more]
             text = f"{self._names((who,))} is refused{after}{f': {why}' * bool(why)}; and yet {first}"
-            return _Cause(text, (who,), tuple(more))
+            return _cause(text, (who,), more)
         released = [~step for step in example.actual_sequence if step < 0 and step not in example.expected_sequence]
         released = released or [~step for step in example.actual_sequence if step < 0]
         others = [step for step in steps if step not in released and not is_definition(self.registrations[step])]
@@ -296,63 +286,51 @@ class _Pair:
             if len(alike) > 1:
                 meet = f"{self._names(alike)} are at one key, where the newest replaces the others"
                 text, released = f"{meet}; after the release of any, {first}", alike
-        return _Cause(text, tuple(dict.fromkeys((*released, *self._parts()))), tuple(more))
+        return _cause(text, tuple(dict.fromkeys((*released, *self._parts()))), tuple(more))
 
     # -- refusals
 
-    def _refused(self) -> _Cause:
-        one, other = self._outcomes()
-        parts = self._parts()
-        refused, accepted = (one, other) if one.refusal else (other, one)
-        orders = self.example.expected_sequence, self.example.actual_sequence
-        bad, good = orders if refused is one else orders[::-1]
-        earlier = [index for index in bad[: len(bad) - 1] if index >= 0 and index in parts and index != refused.step]
-        who, others = self._names((refused.step,)), self._names(earlier)
-        after = f" after {others}" if earlier else f" in the order {format_sequence(bad)}"
-        members = tuple(dict.fromkeys((*parts, refused.step)))
-        if accepted.refusal and list(bad).count(refused.step) + list(good).count(refused.step) > 2:
-            met = tuple(step for step in dict.fromkeys(bad) if step >= 0 and step != refused.step)
+    def _refused(self) -> Reason | None:
+        """Return the cause where one of the sequences ends with a refusal; None where no engine repeats it."""
+        bad, good = self.example.expected_sequence, self.example.actual_sequence
+        refusals = self._refusals(bad)
+        if bad[-1] not in refusals:
+            bad, good, refusals = good, bad, self._refusals(good)
+        if (last := bad[-1]) not in refusals:
+            return None
+        accepted, parts, who = self._refusals(good).get(good[-1]), self._parts(), self._names((last,))
+        earlier = tuple(step for step in bad if step >= 0 and step in parts and step != last)
+        after = f" after {self._names(earlier)}" if earlier else f" in the order {format_sequence(bad)}"
+        members = tuple(dict.fromkeys((*parts, last)))
+        if accepted is not None and (bad + good).count(last) > 2:  # it is tried again in one of them
+            met = tuple(step for step in dict.fromkeys(good) if step >= 0 and step != last)
             after = f" after {self._names(met)}" if met else ""
             key = re.search(r"^\+  key: (\w+)$", self.example.diff, re.MULTILINE)
             left = f"it stays at {key[1]}, where" if key else "it leaves something behind, for which"
-            text = f"{who} is refused{after}: {refused.refusal}; and yet {left} a second try is refused"
-            return _Cause(f"{text}: {accepted.refusal}", (*met, refused.step))
-        if accepted.refusal:
-            reasons = f"{refused.refusal}; {accepted.refusal}"
-            return _Cause(f"{who} is refused in both orders, and for another reason in each: {reasons}", members)
+            text = f"{who} is refused{after}: {refusals[last]}; and yet {left} a second try is refused: {accepted}"
+            return _cause(text, (*met, last))
+        if accepted is not None:
+            reasons = f"{refusals[last]}; {accepted}"
+            return _cause(f"{who} is refused in both orders, and for another reason in each: {reasons}", members)
+        when = "before it" if earlier else f"in the order {format_sequence(good)}"
         if earlier and not any(index in good for index in earlier):
-            refusals = self._refusals(bad)
-            itself = "; ".join(refusals[index] for index in earlier if index in refusals)
-            itself = itself.partition(" The def says ")[0]
+            when = "without it"
+            itself = "; ".join(refusals[index].partition(" The def ")[0] for index in earlier if index in refusals)
             after += f", which is refused itself ({itself}) and leaves its signature" if itself else ""
             after += ", which is released again" if all(~index in bad for index in earlier) else ""
-            return _Cause(f"{who} is refused{after}, and accepted without it: {refused.refusal}", members)
-        when = "before it" if earlier else f"in the order {format_sequence(good)}"
-        return _Cause(f"{who} is refused{after}, and accepted {when}: {refused.refusal}", members)
+        return _cause(f"{who} is refused{after}, and accepted {when}: {refusals[last]}", members)
 
     def _refusals(self, sequence: StepSequence) -> dict[int, str]:
-        """Return the registrations of a sequence that are refused in it, with the engine's reason."""
+        """Return the registrations of a sequence that are refused in it, with the reason of the last refusal."""
         if self.engine is None:
             return {}
         ran = outcomes(self.engine, self.scenario, sequence)
-        return {step: _without_advice(refusal.message) for step, refusal in ran if refusal is not None}
-
-    def _outcomes(self) -> tuple[_Outcome, _Outcome]:
-        outcomes = []
-        for mark, sequence in zip("-+", (self.example.expected_sequence, self.example.actual_sequence), strict=True):
-            first, *lines = self._outcome_lines(mark) or [""]
-            message = next((line for line in lines if not line.startswith("  ")), first.partition(": ")[2])
-            for index in {max(step, ~step) for step in sequence}:
-                if self._names((index,)) != _name(self.registrations[index]):  # the text names another, too
-                    message = message.replace(f" ({shown_text(self.registrations[index])})", "")
-            message = _without_advice(message) if "refused" in first else ""
-            outcomes.append(_Outcome(max(sequence[-1], ~sequence[-1]), message))
-        return outcomes[0], outcomes[1]
-
-    def _outcome_lines(self, mark: str) -> list[str]:
-        lines = self.example.diff.splitlines()
-        rows = [line for line in lines if not line.startswith(("---", "+++ ", "@@ "))]
-        return [line[1:] for line in rows if line[:1] in (mark, " ")]
+        refusals = {step: refusal.message for step, refusal in ran if refusal is not None}
+        for one in self.registrations:
+            if list(map(_name, self.registrations)).count(_name(one)) > 1:  # its text names another one, too
+                refusals = {step: said.replace(f" ({shown_text(one)})", "") for step, said in refusals.items()}
+        advice = r"(: a key has one fallback for all operators)?[:;] release the first.*$|: change one$"
+        return {step: re.sub(advice, "", said) for step, said in refusals.items()}
 
     # -- the smallest change
 
@@ -361,8 +339,6 @@ class _Pair:
         words = [*self._drop(members, fixes), *self._keep(members, fixes)]
         if self.example.flaw is Flaw.UNDO:
             words.reverse()
-        if fixes.changes[-1:] == (Change((), (), releases=False),) and words[1:] == [f"drop {self._names(members)}"]:
-            words[1:] = ["drop it"]
         if not words:
             words = [f"drop {self._names(members)}" if len(members) == 1 else "keep one of them"]
         is_alone = registered_in(self.example) == {*members}
@@ -383,21 +359,16 @@ class _Pair:
         elif len(dropped) == len(every) > len(dropped[0]) == len(every) - 1 > 1:
             yield f"drop all but one of {self._names(every)}"
         else:
-            yield f"drop {' or '.join(map(self._names, dropped))}{''.join(self._not_enough(members, fixes, every))}"
-
-    def _not_enough(self, members: Sequence[int], fixes: Fixes, dropped: Sequence[int]) -> Iterator[str]:
-        """Return why it does not help to drop others of the registrations that meet."""
-        for index, left in fixes.left:
-            if index in members and left and len(fixes.drops[0].dropped) == 1:
-                others = [at for at in left if at not in dropped and not is_definition(self.registrations[at])]
-                because = f", because of {self._names(others)}" if others else ""
-                yield f" ({self._names((index,))} alone is not enough{because})"
+            text = f"drop {' or '.join(map(self._names, dropped))}"
+            for index, left in fixes.left.items() if len(dropped[0]) == 1 else ():
+                if others := [at for at in left if at not in every and not is_definition(self.registrations[at])]:
+                    text += f" ({self._names((index,))} alone is not enough, because of {self._names(others)})"
+            yield text
 
     def _keep(self, members: Sequence[int], fixes: Fixes) -> Iterator[str]:
         if fixes.order is None:
             return
         order, releases = fixes.order.order, fixes.order.releases
-        number = {1: "it", 2: "neither"}.get(len(order), "none of them")
         if self.scenario.modules and fixes.is_free:
             yield "import one of these modules from the other, so that one order is left"
         elif self.scenario.modules:
@@ -408,10 +379,8 @@ class _Pair:
         elif releases and fixes.is_free:
             yield f"register {'both' if len(order) == 2 else 'all'} in one place, so that one order is left"
         else:
-            kept = f"keep {self._names(order[:-1])} before {self._names(order[-1:])}"
-            if len(order) > 2:
-                kept = f"keep the order {', '.join(self._names((index,)) for index in order)}"
-            yield kept if releases else f"{kept} and release {number}"
+            kept = f"keep {' before '.join(self._names((index,)) for index in order)}"
+            yield kept if releases else f"{kept} and release {'neither' if len(order) == 2 else 'none'}"
 
     # -- parts
 
@@ -507,8 +476,3 @@ def _entries(section: tuple[str, Sequence[str]]) -> tuple[str, dict[str, tuple[s
             sides["-+".index(row[0])][key] = entry
     keys = dict.fromkeys((*sides[0], *sides[1]))
     return section[0], {key: (sides[0].get(key, "nothing"), sides[1].get(key, "nothing")) for key in keys}
-
-
-def _without_advice(message: str) -> str:
-    """Return a refusal's message without its advice, since the fix gives one."""
-    return re.sub(r"(: a key has one fallback for all operators)?[:;] release the first.*$|: change one$", "", message)

@@ -60,12 +60,6 @@ class Report:
         return replace(self, notes=(*self.notes, note))
 
     @property
-    def headline(self) -> str:
-        """The first line of a report: the verdict, its scope, and whether it is as expected."""
-        not_expected = f"NOT as expected: {self.expected}"
-        return f"{self.verdict_text}, {'as expected' if self.as_expected else not_expected}"
-
-    @property
     def verdict_text(self) -> str:
         """The verdict, its layer if another layer is not explored, and its scope."""
         return f"{self._packages_text or self.exploration.verdict}{self.layers_text} ({'; '.join(self.standing)})"

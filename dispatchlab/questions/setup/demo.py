@@ -94,58 +94,40 @@ NEXT = (
 """What to do next: each command with what it does."""
 
 
-def demo_text(demo: Demo) -> str:
-    """Return the example: registrations, a call after each order, the exploration, and what to do next."""
-    return "".join(f"{line}\n" for line in _lines(demo))
-
-
 def demo_blocks(demo: Demo) -> Iterator[b.Line]:
-    """Return the same for a terminal: its lines with colours, the fix in one piece, the commands in a column."""
-    moods: dict[str, b.Mood] = {demo.report.verdict_text: "bad", "Next:": "strong"}
-    width = max(len(command) for command, _ in NEXT) + 2
-    for line in _lines(demo):
-        text = line.lstrip()
-        indent = len(line) - len(text)
-        if text.startswith("cause: "):
-            yield b.Line(text.removeprefix("cause: "), indent=indent, label=b.strong("cause: "), hang=7)
-        elif text.startswith("fix: ") and demo.report.reason is not None:
-            yield b.Line(fix_of(demo.report.reason.fix), indent=indent, label=b.strong("fix: "), hang=5)
-        else:
-            yield b.Line(
-                text, moods.get(text, ""), indent, hang=width if text.startswith("dispatchlab ") and indent else 2
-            )
-
-
-def _lines(demo: Demo) -> Iterator[str]:
+    """Return the example: registrations, a call after each order, the exploration, and what to do next."""
     names, found = demo.report.registrations, demo.report.exploration
     first, second = demo.calls
-    yield "A package registers an operator and two kernels, on the dispatcher of PyTorch 2.13:"
-    yield ""
+    yield b.Line("A package registers an operator and two kernels, on the dispatcher of PyTorch 2.13:")
+    yield b.Line()
     for index, name in enumerate(names):
         returns = next((f" returns {value:g} * x" for kernel, value in RETURNS.items() if f"({kernel})" in name), "")
-        yield f"  {index}  {name}{returns}"
-    yield ""
-    yield "A call with a CPU tensor of 1.0, after two orders:"
-    yield ""
+        yield b.Line(f"{index}  {name}{returns}", indent=2)
+    yield b.Line()
+    yield b.Line("A call with a CPU tensor of 1.0, after two orders:")
+    yield b.Line()
     for called in demo.calls:
-        yield f"  {format_sequence(called.order)}  returns {called.result:.1f}"
-    yield ""
+        yield b.Line(f"{format_sequence(called.order)}  returns {called.result:.1f}", indent=2)
+    yield b.Line()
     if first.dump == second.dump:
-        yield "The dumps and dispatch tables of the two are equal to the character, so no test of dumps finds it."
+        yield b.Line(
+            "The dumps and dispatch tables of the two are equal to the character, so no test of dumps finds it."
+        )
     counterexample, reason = found.counterexample, demo.report.reason
     if counterexample is not None and reason is not None:
-        yield f"dispatchlab runs every order of registration and release ({found.orders} orders) and finds the reason:"
-        yield ""
-        yield f"  {demo.report.verdict_text}"
-        yield f"  cause: {reason.cause}"
-        yield f"  fix: {reason.fix}"
+        orders = f"every order of registration and release ({found.orders} orders)"
+        yield b.Line(f"dispatchlab runs {orders} and finds the reason:")
+        yield b.Line()
+        yield b.Line(demo.report.verdict_text, "bad", indent=2)
+        yield b.Line(reason.cause, indent=2, label=b.strong("cause: "), hang=7)
+        yield b.Line(fix_of(reason.fix), indent=2, label=b.strong("fix: "), hang=5)
         for title, sequence in (
             ("one order", counterexample.expected_sequence),
             ("the other order", counterexample.actual_sequence),
         ):
-            yield f"  {title}: {format_sequence(sequence)}"
-            yield from (f"    {step_text(step, names)}" for step in sequence)
-    yield ""
-    yield "Next:"
-    width = max(len(command) for command, _ in NEXT)
-    yield from (f"  {command:<{width}}  {what}" for command, what in NEXT)
+            yield b.Line(f"{title}: {format_sequence(sequence)}", indent=2)
+            yield from (b.Line(step_text(step, names), indent=4) for step in sequence)
+    yield b.Line()
+    yield b.Line("Next:", "strong")
+    width = max(len(command) for command, _ in NEXT) + 2
+    yield from (b.Line(f"{command:<{width}}{what}", indent=2, hang=width) for command, what in NEXT)
