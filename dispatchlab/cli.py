@@ -80,6 +80,7 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
+            warn("interrupted before there was a result")
             ctx.exit(_INTERRUPTED)
         except OutputClosed:
             ctx.exit(141)

@@ -69,22 +69,23 @@ def explain(
     each with the reason. Then shows the same for each redispatch, down to a backend kernel.
 
     ARG describes an argument: SPEC by position, or NAME=SPEC. Other tensors are on the CPU. SPEC is a device (cpu,
-    cuda, meta, ...), a layout (sparse, csr, mkldnn, nested, ...), and any of quantized, requires_grad, conj, neg, zero,
-    inference, python (a subclass that intercepts calls). `none` means no tensor, and 'list:cpu, cuda' a list of
-    tensors. The key of a backend (PrivateUse1, SparseCUDA) means a tensor of that backend; any other key
-    (Functionalize) is added to the keys of the tensor. For a factory, describe the result with device=, layout=
-    and dtype=.
+    cuda, meta, ...), a layout (sparse, csr, mkldnn, nested, ...), and any of quantized, requires_grad or grad,
+    conj, neg, zero, inference, python (a subclass that intercepts calls). Spaces or + stand between these words:
+    cpu+grad, "cuda sparse". Autocast, vmap and fake are no words of SPEC: see --mode. `none` means no tensor, and
+    'list:cpu, cuda' a list of tensors. The key of a backend (PrivateUse1, SparseCUDA) means a tensor of that
+    backend; any other key (Functionalize) is added to the keys of the tensor. For a factory, describe the result
+    with device=, layout= and dtype=.
 
     ARG may also be a number, a bool, a list or a string in Python syntax (1, 2.5, True, '[1, 2]', '"mean"').
     For a name without overload, explains the first overload that accepts the arguments, as in torch.ops.
 
     \b
     Examples:
-      dispatchlab explain aten::add.Tensor "cuda requires_grad" cuda
+      dispatchlab explain aten::add.Tensor cpu+grad cpu
       dispatchlab explain aten::add cpu 1 alpha=2
       dispatchlab explain aten::randn device=cuda
       dispatchlab explain aten::cat "list:cpu, meta" --exclude Autograd
-      dispatchlab explain test::foo cpu --from scenario.yaml --semantics torch-2.13
+      dispatchlab explain test::foo cpu --from scenario.yaml
       dispatchlab explain my::op cpu --from my_package
       dispatchlab explain my::op --mode compile --from my_package
     """

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from shutil import get_terminal_size
+from textwrap import fill
 
 COMMANDS: Mapping[str, str] = {
     "check": "Find mistakes in a package and its operators.",
     "why": "Show why a program fails, and what fixes it.",
     "explain": "Show which kernel a call of OP runs and why, without running it.",
+    "trace": "Run FILE.py and show every call of its operators.",
     "dump": "Show the kernels and the dispatch table of an operator.",
     "diff": "Show the differences between two registries.",
     "coverage": "Show which operators a backend can run, and how.",
+    "explore": "Register and release by hand in a terminal application.",
     "permute": "Prove that the order of registrations does not matter.",
     "record": "Import packages and record their registrations as a scenario.",
-    "trace": "Run FILE.py and show every call of its operators.",
-    "explore": "Register and release by hand in a terminal application.",
     "init": "Set up dispatchlab in the checkout of a package.",
     "doctor": "Show what works with the installed PyTorch, or its known defects.",
     "demo": "Show a defect of order on a small example, and what to do next.",
@@ -37,38 +40,52 @@ RENAMED: Mapping[str, str] = {
 }
 """Calls of former commands, as expressions, with the calls that replace them; the first that matches counts."""
 
+_TITLES: Mapping[str, str] = {
+    "check": "Find mistakes and explain calls",
+    "dump": "Look at registrations",
+    "permute": "Explore orders of registrations",
+    "init": "Set up, learn, generate",
+}
+"""The groups of commands, each by its first command."""
+
 _HEAD = """\
 Usage: dispatchlab [OPTIONS] COMMAND [ARGS]...
 
-  PyTorch's dispatcher, checked: which kernel a call runs, why it fails, and
-  whether the order of registrations matters.
+  PyTorch's dispatcher, checked: which kernel a call runs, why it fails, and whether the order of registrations matters.
 
   Examples:
     dispatchlab check my_package
     dispatchlab why train.py
-    dispatchlab explain aten::add.Tensor "cuda requires_grad" cuda
-
-Commands:
+    dispatchlab explain aten::add.Tensor cpu+grad cpu
 """
 
 _TAIL = """
-Options:
+Options, before the command or behind it:
   -q, --quiet  Print no progress and no notes on standard error.
-  --no-color   Print without colours, as NO_COLOR does; FORCE_COLOR turns
-               them on.
+  --no-color   Print without colours, like NO_COLOR; FORCE_COLOR turns them on.
   --no-pager   Print long output without a pager.
   --version    Show the version and exit.
   -h, --help   Show this message and exit.
 
-  Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete,
-  4 nondeterministic, 5 crashed, 70 a defect of dispatchlab, 74 the output could
-  not be written, 124 a package took too long to be imported, 130 Ctrl-C,
-  141 the reader of the output has gone.
+  Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete, 4 nondeterministic, 5 crashed, 70 a defect \
+of dispatchlab, 74 output not written, 124 an import took too long, 130 Ctrl-C, 141 the reader of the output has gone.
 """
+_WIDTH = 80
 
 
 def overview() -> str:
-    """Return the help of the whole command line."""
-    width = max(map(len, COMMANDS))
-    lines = (f"  {name:<{width}}  {line}\n" for name, line in COMMANDS.items())
-    return "".join((_HEAD, *lines, _TAIL))
+    """Return the help of the whole command line, for the width of the terminal and at most 80 columns."""
+    column = max(map(len, COMMANDS))
+    parts = [_HEAD, "\n"]
+    for name, line in COMMANDS.items():
+        parts.append(f"{_TITLES[name]}:\n" if name in _TITLES else "")
+        parts.append(f"  {name:<{column}}  {line}\n")
+    width = min(get_terminal_size().columns, _WIDTH)
+    return "\n".join(_wrapped(line, width) for line in "".join((*parts, _TAIL)).split("\n"))
+
+
+def _wrapped(line: str, width: int) -> str:
+    """Return a line of the help, wrapped below the beginning of its text."""
+    indent = re.match(r"(  (?:\S+|-\w, \S+)  +)?\s*", line)
+    assert indent is not None
+    return fill(line, width, subsequent_indent=" " * indent.end(), break_long_words=False, break_on_hyphens=False)

@@ -258,6 +258,10 @@ def test_what_an_init_imports_has_one_order_and_no_finding_about_another(planted
     assert answer(found, "order")["findings"] == []
     overriding = {one["code"] for one in answer(found, "lint")["findings"] if one["operator"] == "planted::scale"}
     assert "DL002" in overriding
+    assert (answer(found, "order")["text"], answer(found, "order")["asked"]) == (
+        "one order, by the imports of planted",
+        True,
+    )
     assert answer(found, "order")["notes"][0] == (
         "planted/fast.py:5 and planted/ops.py:8 both set the CPU kernel of planted::scale; the imports of planted fix "
         "their order, and an import sorter would change which wins"

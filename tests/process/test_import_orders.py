@@ -175,7 +175,7 @@ def test_one_module_is_not_asked_and_modules_of_a_package_have_orders_of_their_o
     for name, text in (
         ("home", "not asked: one module registers"),
         ("parts", "not asked: no module registers"),
-        ("whole", "not asked: Python imports whole before each of its modules, so there is one order"),
+        ("whole", "one order, by the imports of whole"),
     ):
         done = dispatchlab(tmp_path, "check", "--orders", name)
         assert (done.returncode, done.stdout.splitlines()[0]) == (0, f"{name}: {text}"), done.stderr

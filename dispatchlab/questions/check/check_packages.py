@@ -25,7 +25,7 @@ from dispatchlab.questions.check.trials import (
     trial_process,
     trials_answer,
 )
-from dispatchlab.questions.imports.import_orders import COMPARED, compare_import_orders, fixed_text
+from dispatchlab.questions.imports.import_orders import COMPARED, compare_import_orders, fixed_text, one_order_text
 from dispatchlab.questions.lint.rule import Identity, Level, cause_counts
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import NothingToLintError, lint_source
@@ -184,14 +184,20 @@ def _asked(
 
 
 def _with_fixed_orders(report: CheckReport) -> CheckReport:
-    """Note below the order what lint knows of kernels whose order is fixed by the package's own imports."""
+    """Answer the question about the order with what lint knows of kernels whose order the package's imports fix."""
     fixed = [
         fixed_text([owner(debug) for debug in one.owners], str(one.key), one.operator, report.packages[0])
         for one in report.findings
         if one.code == "DL002" and one.level is Level.INFORMATION and len({*map(file_in, one.owners)}) > 1
     ]
+    if not fixed:
+        return report
+    one_order = one_order_text(report.packages[0].partition(".")[0])
     answers = (
-        replace(one, notes=(*fixed, *one.notes)) if one.question is Question.ORDER else one for one in report.answers
+        replace(one, notes=(*fixed, *one.notes), text=one.text if one.asked else one_order, asked=True)
+        if one.question is Question.ORDER
+        else one
+        for one in report.answers
     )
     return replace(report, answers=tuple(answers))
 

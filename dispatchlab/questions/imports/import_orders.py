@@ -91,6 +91,8 @@ class ImportComparison:
     @property
     def text(self) -> str:
         """The findings as a clause."""
+        if self.fixed:
+            return one_order_text(self.around)
         if not self.orders and self.registering < 2:
             return f"not asked: {'one' if self.registering else 'no'} module registers"
         if not self.orders:
@@ -172,6 +174,11 @@ def _fixed_orders(package: str, found: Mapping[str, str]) -> tuple[str, ...]:
             fixed_text(each, key, operator, package) for key, each in sites.items() if len({*map(file_in, each)}) > 1
         ]
     return tuple(texts)
+
+
+def one_order_text(package: str) -> str:
+    """Say that the imports of a package leave one order."""
+    return f"one order, by the imports of {package}"
 
 
 def fixed_text(sites: Collection[str], key: str, operator: str, package: str) -> str:

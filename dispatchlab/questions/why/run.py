@@ -121,6 +121,7 @@ def _start(command: Sequence[str], environment: dict[str, str], output: Path, *,
                     sys.stderr.flush()
         except KeyboardInterrupt:
             process.terminate()
+            raise
         return process.wait()
 
 
