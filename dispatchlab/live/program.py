@@ -1,7 +1,7 @@
 """Print a counterexample as a short program that needs PyTorch and not this package.
 
-It makes the registrations of two sequences with `torch.library`, calls the operator after each, and prints what came
-out: the n-th kernel of the program adds n to its argument. This module only writes text and needs no torch.
+The program registers two sequences with `torch.library`, calls the operator after each, and prints the
+results: the n-th kernel adds n to its argument. This module only writes text and needs no torch.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def program_text(
     """Return the program that shows a counterexample.
 
     Args:
-        registrations: those that the sequences number; all used ones are defs and impls of one operator.
+        registrations: the numbered registrations; those in the sequences are defs and impls of one operator.
         expected: the sequence whose result is expected.
         actual: the sequence that leads elsewhere.
-        keys: runtime keys whose slots are called as well; those that PyTorch cannot parse are left out.
+        keys: other runtime keys to call, without keys that PyTorch cannot parse.
 
     Raises:
         NotExpressibleError: a registration is of another kind, or the operator does not take and give one tensor.
@@ -99,7 +99,7 @@ def program_text(
 
 
 def _operator(registrations: Sequence[Registration]) -> tuple[OperatorName, FunctionSchema | None]:
-    """Return their one operator, and its schema when one of them is a def."""
+    """Return the operator of the registrations, and its schema if one of them is a def."""
     operators: set[OperatorName] = set()
     schema: FunctionSchema | None = None
     for registration in registrations:

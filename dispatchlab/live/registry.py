@@ -1,6 +1,6 @@
-"""The registry of the running PyTorch, read in a process of its own; what packages register there, before and after.
+"""Read the registry of the installed PyTorch in a new process, before and after packages are imported.
 
-Whatever importing a package does, it does to that process: it can crash, hang, exit and print. Values come back.
+The import of a package can only crash, block or end that process. Values come back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def live_registry(imports: Sequence[str] = (), *, python: bool = False) -> Regis
 
     Args:
         imports: packages to import first.
-        python: read what Python registers besides, too, which imports Inductor and DTensor.
+        python: also read the registries of Python, which imports Inductor and DTensor.
 
     Raises:
         TorchMissingError: PyTorch cannot be imported.
@@ -43,7 +43,7 @@ def live_registry(imports: Sequence[str] = (), *, python: bool = False) -> Regis
 
 
 def live_moments(imports: Sequence[str] = ()) -> RegistryMoments:
-    """Return the registry of one new process before packages are imported, after it, and after garbage collection.
+    """Return the registry of a new process before imports of packages, after them, and after garbage collection.
 
     Raises:
         DispatchLabError: as for `live_registry`.
@@ -65,12 +65,12 @@ class NoStandInError(DispatchLabError):
 
 
 class Backend(NamedTuple):
-    """A backend for which a device can stand in.
+    """A backend that a stand-in device can replace.
 
     Args:
-        device: what programs call it.
+        device: the name of the device in programs.
         kernels: the operators that it has kernels for.
-        has_fallback: whether it has a fallback to the CPU.
+        has_fallback: whether the backend has a fallback to the CPU.
     """
 
     device: str
@@ -79,12 +79,12 @@ class Backend(NamedTuple):
 
 
 def backend_of(recorded: Recorded, key: DispatchKey, *, device: str = "") -> Backend:
-    """Return the backend that a registry has.
+    """Return the backend in a registry.
 
     Args:
         recorded: the registry.
-        key: its key.
-        device: what programs call it; the name that the registry has for it when empty.
+        key: the key of the backend.
+        device: the name of the device in programs; if empty, the name in the registry.
 
     Raises:
         NoStandInError: the key is not PrivateUse1.
@@ -97,10 +97,10 @@ def backend_of(recorded: Recorded, key: DispatchKey, *, device: str = "") -> Bac
 
 
 def live_program(program: str, backend: Backend) -> ProgramRun:
-    """Run a Python file in a new process, on a device for which PrivateUse1 stands in.
+    """Run a Python file in a new process, on a stand-in device at PrivateUse1.
 
     Raises:
-        StandInError: this PyTorch cannot.
+        StandInError: this PyTorch cannot provide a stand-in device.
         DispatchLabError: as for `live_registry`.
     """
     with LiveEngine() as engine:

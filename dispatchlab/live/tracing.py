@@ -1,4 +1,4 @@
-"""`CallRecorder`: the calls of the running PyTorch's operators inside of a `with` block, as they are made."""
+"""`CallRecorder` records the calls of PyTorch's operators inside of a `with` block."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class RecordedCall:
 
     Args:
         operator: its name, with the overload.
-        each: the keys of each argument that has any, by its name.
-        included, excluded: what the thread included and excluded when it was made.
-        began_ns, ended_ns: since the recording began; no end while it is running.
-        below: the set of its last hop; None for a call that did not reach the mode.
-        error: what it raised, as `kind: message` on one line.
+        each: the keys of each argument that has keys, by the name of the argument.
+        included, excluded: the keys that the thread included and excluded at the call.
+        began_ns, ended_ns: the time since the recording began; no end while the call is running.
+        below: the key set of its last redispatch; None if the call did not reach the mode.
+        error: its exception, as `kind: message` on one line.
         inside: the calls that it made.
     """
 
@@ -70,7 +70,7 @@ class CallRecorder:
     """A recorder of one thread's calls inside a `with` block. See Note [Where calls are seen].
 
     Args:
-        limit: how many calls are kept; later ones are counted alone.
+        limit: the number of calls to keep; later calls are only counted.
     """
 
     def __init__(self, limit: int) -> None:
@@ -147,7 +147,7 @@ class CallRecorder:
         arguments: tuple[object, ...] = (),
         named: Mapping[str, object] | None = None,
     ) -> object:
-        """Note a call that reached the mode, and hand it on."""
+        """Note a call that reached the mode, and pass it on."""
         named = named or {}
         if not isinstance(operator, torch()._ops.OpOverload):  # a higher-order operator, which has no key set
             return operator(*arguments, **named)
@@ -162,7 +162,7 @@ class CallRecorder:
         return self._handed_on(operator, types, below, arguments, named)
 
     def _is_of_last(self, operator: Any) -> bool:
-        """Return whether the mode's call is the very call that Python made by name."""
+        """Return whether the mode's call is the call that Python made by name."""
         last = self._open[-1] if self._open else None
         return last is not None and last.operator == operator.name() and last.below is None and not last.inside
 
@@ -227,7 +227,7 @@ def _new_call(operator: Any, arguments: tuple[object, ...], named: Mapping[str, 
 
 
 def _set_below(operator: Any, arguments: tuple[object, ...], named: Mapping[str, object]) -> Any:
-    """Return the set with which a call continues below the mode."""
+    """Return the key set with which a call continues below the mode."""
     c = bindings()
     keys = c._dispatch_tls_local_include_set() | _keys_of((*arguments, *named.values()))
     keys = (keys - c._dispatch_tls_local_exclude_set()) & c._dispatch_keyset_full_after(c.DispatchKey.Python)
@@ -254,10 +254,10 @@ def _tensors(value: object) -> Iterator[object]:
 
 @cache
 def model_set(bits: int) -> DispatchKeySet:
-    """Return a key set of the running PyTorch, without keys that the model does not have.
+    """Return a key set of the running PyTorch, without keys that the model does not know.
 
     Args:
-        bits: what its `raw_repr()` gives.
+        bits: the result of its `raw_repr()`.
     """
     found = 0
     for bit, ours in _bits():
@@ -270,8 +270,8 @@ def model_set(bits: int) -> DispatchKeySet:
 def _bits() -> tuple[tuple[int, int], ...]:
     """Return each bit of the running PyTorch with its key in the model, without keys that the model lacks.
 
-    A key has the bit of its functionality, and a runtime key that of its backend as well. PyTorch 2.5 makes no set of
-    bits, so the bits are read off the sets of keys.
+    A key has the bit of its functionality, and a runtime key also has the bit of its backend. PyTorch 2.5 cannot make a
+    set from bits, so the bits are read from the sets of keys.
     """
     c = bindings()
     backends = int(c._dispatch_num_backends()) if hasattr(c, "_dispatch_num_backends") else len(BACKENDS)

@@ -1,4 +1,4 @@
-"""Call marks: the file and the line that a library is made with, by which dumps show which call made a kernel."""
+"""Call marks: the file and line of a library, which tell in a dump which call made a kernel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _numbers = count(1)
 
 @cache
 def file_of_libraries() -> str | None:
-    """Return the file that every library's debug text names; None for the one that made the library."""
+    """Return the file that the debug text of every library names; None for the file that made the library."""
     made = "dispatchlab"
     library = bindings()._dispatch_library("FRAGMENT", LIBRARY_FILE, "", made, 1)
     library.define("probe() -> ()", "")
@@ -45,10 +45,10 @@ def debug_text(file: str, line: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CallMark:
-    """The file and the lines of the calls of some sandboxes, a line for each number of a call.
+    """The file and the lines that stand for the calls of some sandboxes: one line for each call number.
 
     Args:
-        file: the file that libraries are made with, and that debug texts name.
+        file: the file of the libraries, which debug texts name.
         first: the line of the call with the number 0.
     """
 
@@ -73,6 +73,6 @@ class CallMark:
 
     @property
     def pattern(self) -> str:
-        """A regular expression that finds these debug texts; its one group has the digits of the number."""
+        """A regular expression that finds these debug texts; its only group has the call number."""
         lines = f"{self.first // 10**_DIGITS}([0-9]{{{_DIGITS}}})(?![0-9])" if self.first else "([0-9]+)"
         return re.escape(f"registered at {self.file}:") + lines

@@ -36,9 +36,9 @@ class CallSite:
         file: the file.
         line: the line, from 1.
         module: the name of the module.
-        via: the lines in functions that lead from there to the call, as `file:line` each.
-        by_torch: whether PyTorch registered for itself.
-        on_import: whether it is a line of a module, which runs when that is imported.
+        via: the lines of functions between this line and the call, each as `file:line`.
+        by_torch: whether PyTorch itself made the registration.
+        on_import: whether the line is in the body of a module, which runs when the module is imported.
     """
 
     file: str
@@ -57,7 +57,7 @@ API_FILES = ("library.py", "_library/", "_custom_op/", "_custom_ops.py")
 
 
 def is_api_file(file: str) -> bool:
-    """Return whether a file is of the registration API, as far as PyTorch remembers its lines."""
+    """Return whether a file belongs to PyTorch's registration API, whose lines PyTorch remembers."""
     return file.endswith((os.path.join("torch", "library.py"), os.path.join("_library", "custom_ops.py")))
 
 
@@ -83,7 +83,7 @@ class CallSites:
         self._standard = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")})
 
     def here(self) -> CallSite:
-        """Return the call site of the registration that is made now. See Note [Call sites]."""
+        """Return the call site of the present registration. See Note [Call sites]."""
         outside = (frame for frame in self._frames() if not frame.f_code.co_filename.startswith(self._api))
         first = next(outside, None)
         if first is None:
@@ -102,7 +102,7 @@ class CallSites:
         return replace(last, via=(*inner[:_OUTER], *inner[_OUTER:][-_INNER:]))
 
     def function(self) -> tuple[TorchLibraryFunction, tuple[str, ...]] | None:
-        """Return the function of `torch.library` that led to this impl, and its subject; None for `impl` itself."""
+        """Return the function of `torch.library` that called `impl`, and its subject; None for `impl` itself."""
         for frame in self._frames():
             if not frame.f_code.co_filename.startswith(self._api):
                 return None
@@ -113,7 +113,7 @@ class CallSites:
         return None
 
     def is_inside(self, function: str) -> bool:
-        """Return whether a function of `torch.library` with this qualified name led here."""
+        """Return whether a function of `torch.library` with this qualified name is among the callers."""
         for frame in self._frames():
             if not frame.f_code.co_filename.startswith(self._api):
                 return False
@@ -126,7 +126,7 @@ class CallSites:
         return file.startswith(self._standard) and "site-packages" not in file and "dist-packages" not in file
 
     def _frames(self) -> Iterator[FrameType]:
-        """Return the callers, innermost first, without frames to pass over."""
+        """Return the callers, innermost first, without frames to skip."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             file = frame.f_code.co_filename
@@ -135,7 +135,7 @@ class CallSites:
             frame = frame.f_back
 
     def _runs_programs(self, frame: FrameType) -> bool:
-        """Return whether a frame belongs to a program that runs other programs, and to no chain."""
+        """Return whether a frame belongs to a program that runs other programs, such as pytest."""
         module = str(frame.f_globals.get("__name__", ""))
         return module == "__channelexec__" or module.partition(".")[0] in _RUNNERS
 

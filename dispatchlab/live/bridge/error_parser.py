@@ -1,7 +1,7 @@
-"""Parse PyTorch's error texts: which kind of refusal one is, and its facts.
+"""Parse PyTorch's error texts: the kind of the refusal, and its facts.
 
-A kind is recognised by a fragment of the text, which upstream has kept stable for years; a text that no fragment
-matches is kept whole under `ErrorKind.OTHER`.
+A fragment of the text, which PyTorch has not changed for years, identifies the kind; a text that no fragment
+matches has the kind `ErrorKind.OTHER`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dispatchlab.errors import ErrorKind, RegistrationError
 
 
 def refusal(text: str) -> RegistrationError:
-    """Return the error for PyTorch's text; its message is upstream's own text, without the C++ stack."""
+    """Return the error for PyTorch's text; its message is PyTorch's text without the C++ stack."""
     shown = without_backtrace(text)
     kind = kind_of(shown)
     return RegistrationError(kind, shown, facts_of(kind, shown))
 
 
 def without_backtrace(text: str) -> str:
-    """Return a text of PyTorch without its C++ stack."""
+    """Return an error text of PyTorch without its C++ stack."""
     return text.split("\nException raised from", 1)[0].rstrip()
 
 
@@ -29,7 +29,7 @@ def kind_of(text: str) -> ErrorKind:
 
 
 def facts_of(kind: ErrorKind, text: str) -> dict[str, str]:
-    """Return the facts in a text of this kind, by the names that every engine uses, without unreadable ones."""
+    """Return the readable facts in a text of this kind, by the names that every engine uses."""
     pattern = _FACTS.get(kind)
     found = pattern.search(text) if pattern is not None else None
     return {name: value for name, value in found.groupdict().items() if value is not None} if found else {}

@@ -1,4 +1,4 @@
-"""What PyTorch's bindings can express: the checks that a registration passes before any call is made."""
+"""What PyTorch's bindings can register: checks of a registration before any call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NotExpressibleError(DispatchLabError):
 
     Args:
         registration: the registration.
-        reason: what is missing, a clause.
+        reason: the missing feature, as a clause.
     """
 
     registration: Registration
@@ -36,7 +36,7 @@ def check_def(registration: Def) -> None:
     """Check that the bindings can make a def with this schema, alias kind and tags.
 
     Raises:
-        NotExpressibleError: they cannot.
+        NotExpressibleError: the bindings cannot make it.
     """
     if registration.alias is AliasKind.INTERNAL_SPECIAL_CASE:
         raise NotExpressibleError(registration, "its bindings have no INTERNAL_SPECIAL_CASE")
@@ -48,7 +48,7 @@ def check_inferred_def(registration: Def) -> None:
     """Check that the bindings can make a def with a schema inferred from its kernel.
 
     Raises:
-        NotExpressibleError: they cannot.
+        NotExpressibleError: the bindings cannot make it.
     """
     if registration.kernel is None or not has_binding(registration.kernel):
         raise NotExpressibleError(registration, f"its bindings infer a schema only from {T_T}")
@@ -57,10 +57,10 @@ def check_inferred_def(registration: Def) -> None:
 
 
 def check_unboxed_impl(registration: Impl) -> None:
-    """Check that the bindings have the unboxed kernel of an impl.
+    """Check that the bindings can make the unboxed kernel of an impl.
 
     Raises:
-        NotExpressibleError: they have not.
+        NotExpressibleError: the bindings cannot make it.
     """
     kernel = registration.kernel
     if not has_binding(kernel):
@@ -127,12 +127,12 @@ def stand_in(*arguments: object, **named: object) -> object:
 
 
 def has_fallbacks() -> bool:
-    """Return whether the bindings register any fallback; before PyTorch 2.5 they register fallthroughs alone."""
+    """Return whether the bindings register every fallback; before PyTorch 2.5 they register only fallthroughs."""
     return hasattr(bindings()._DispatchModule, "fallback")
 
 
 def has_binding(kernel: Kernel) -> bool:
-    """Return whether the bindings have this unboxed kernel; they have one, `T_T`."""
+    """Return whether the bindings have this unboxed kernel; they have only `T_T`."""
     return (
         kernel.form is KernelForm.UNBOXED
         and not kernel.symint

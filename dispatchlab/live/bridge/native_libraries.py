@@ -1,4 +1,4 @@
-"""Whether a compiled library has to do with PyTorch: `knows_torch`."""
+"""Whether a compiled library uses PyTorch: `knows_torch`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def knows_torch(path: str | os.PathLike[str]) -> bool:
     """Return whether a file names PyTorch's core library or a symbol of its namespace; False when it cannot be read.
 
     Args:
-        path: of a compiled library; it is mapped, not read, since some have gigabytes.
+        path: a compiled library; it is mapped, not read, because some libraries are very large.
     """
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:

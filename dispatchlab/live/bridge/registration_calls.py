@@ -1,7 +1,7 @@
-"""Registration calls: turn a registration into calls on PyTorch's bindings, each made whenever it is wanted.
+"""Registration calls: turn a registration into calls on PyTorch's bindings, which can be made many times.
 
-`CallBuilder.calls_of` checks a registration and builds its calls once; `BindingCall.make` makes one each time. What the
-bindings cannot express is a `NotExpressibleError` before anything has run.
+`CallBuilder.calls_of` checks a registration and builds its calls; `BindingCall.make` makes a call. If the bindings
+cannot express a registration, `calls_of` raises `NotExpressibleError` before any call.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_tex
 
 
 class Library(Protocol):
-    """The registrations that a call leaves in force."""
+    """The object that keeps the registrations of a call in force."""
 
     def reset(self) -> None:
-        """Take the registration back."""
+        """Release the registration."""
 
 
 MakeCall: TypeAlias = Callable[[], Library]
@@ -64,13 +64,13 @@ MakeCall: TypeAlias = Callable[[], Library]
 
 @dataclass(frozen=True, slots=True)
 class CallOrigin:
-    """The origin of a call, and the text to show in place of its number.
+    """The origin of a call, and the text that replaces its number in output.
 
     Args:
-        registration: the registration as it stands in its block.
+        registration: the registration, as it is written in its block.
         debug: the user's debug text.
-        key: the key of its kernel, None for none.
-        kernel: its kernel, if it has one.
+        key: the key of its kernel; None without a key.
+        kernel: its kernel, if there is one.
     """
 
     registration: Registration
@@ -84,9 +84,9 @@ class BindingCall:
     """One call on the bindings.
 
     Args:
-        make: makes it.
+        make: a function that makes the call.
         number: its number. See Note [One number for each call].
-        origin: what it was made from.
+        origin: the registration behind the call.
         leaves: the number of an earlier call that stays in force when this one is refused, if any: upstream does
             not take a def back whose kernel is refused in the same call.
         def_number: the number in the text of the def where one call makes a def and a kernel, each with its text.
@@ -100,13 +100,13 @@ class BindingCall:
 
     @property
     def is_torch_library_call(self) -> bool:
-        """True when `torch.library` makes the call, and any number of kernels with it."""
+        """True if `torch.library` makes the call, which may register several kernels."""
         registration = self.origin.registration
         return isinstance(registration, Block) and registration.made_by is not None
 
     @property
     def operator(self) -> OperatorName | None:
-        """The operator that it touches; None for a fallback and a claim."""
+        """The operator that the call changes; None for a fallback and a claim."""
         registration = self.origin.registration
         return registration.operator if isinstance(registration, Def | Impl) else None
 
@@ -118,11 +118,11 @@ class NativeKernels(Protocol):
         """Return the C++ signatures of its kernels."""
 
     def impl(self, operator: str, overload: str, key: int, signature: str, debug: str, /) -> Library:
-        """Register the kernel with this signature; key -1 is no key."""
+        """Register the kernel with this signature; key -1 means no key."""
 
 
 class EnclosingLibrary(NamedTuple):
-    """The library of the user around a call; the library of a block is destroyed when one of its calls is refused."""
+    """The library that contains a call; if one call of a block is refused, the library of the block is destroyed."""
 
     kind: str
     namespace: str | None
@@ -135,7 +135,7 @@ class CallBuilder:
 
     Args:
         libraries: the libraries of the sandbox.
-        native: C++ kernels of an extension.
+        native: the C++ kernels of an extension.
     """
 
     def __init__(self, libraries: Libraries, *, native: NativeKernels | None = None) -> None:
@@ -143,7 +143,7 @@ class CallBuilder:
         self._next = 0
 
     def calls_of(self, registration: Registration, first: int) -> tuple[BindingCall, ...]:
-        """Return the calls of a registration, in order, numbered from `first`.
+        """Return the calls of a registration in order; their numbers begin at `first`.
 
         Raises:
             NotExpressibleError: the bindings have no call for it.
@@ -312,12 +312,12 @@ class CallBuilder:
 
 
 class Libraries:
-    """The libraries of one sandbox, and the user's names, schemas and keys as PyTorch is given them.
+    """The libraries of one sandbox, and the forms in which PyTorch gets the user's names, schemas and keys.
 
     Args:
-        prefix: stands before every namespace, so that the sandbox has namespaces of its own.
-        mark: what libraries are made with in place of a file and a line. See Note [One number for each call].
-        parse_keys: hand keys over as text, as Python does, which refuses the 42 that PyTorch cannot parse; else as
+        prefix: the prefix of every namespace, so that the sandbox has its own namespaces.
+        mark: the file and line that libraries get. See Note [One number for each call].
+        parse_keys: pass keys as text, as Python does, which refuses the 42 keys that PyTorch cannot parse; else as
             numbers, as C++ does.
     """
 
@@ -327,13 +327,13 @@ class Libraries:
         self._reused: list[Library] = []
 
     def library_maker(self, enclosing: EnclosingLibrary, number: int) -> MakeCall:
-        """Return a call that makes a library, and registers nothing on it."""
+        """Return a call that makes a library without registrations."""
         make, mark = self._c._dispatch_library, self.mark
         kind, namespace, key = enclosing.kind, self._namespace(enclosing.namespace), self.key_text(enclosing.key)
         return lambda: make(kind, namespace, key, mark.file, mark.line(number))
 
     def call_on_library(self, call: Callable[[Any], None], enclosing: EnclosingLibrary, number: int) -> MakeCall:
-        """Return a call on a library, which is made on the first call and used again after each reset."""
+        """Return a call on a library; the first call makes the library, and calls after a reset use it again."""
         make, mark = self._c._dispatch_library, self.mark
         kind, namespace, key = enclosing.kind, self._namespace(enclosing.namespace), self.key_text(enclosing.key)
         library: Any = None
@@ -354,28 +354,28 @@ class Libraries:
         return make_again
 
     def reset(self) -> None:
-        """Take back whatever is registered on the libraries that are used again."""
+        """Release all registrations of the libraries that are used again."""
         for library in self._reused:
             library.reset()
 
     def name_of(self, operator: OperatorName) -> OperatorName:
-        """Return the operator that stands for an operator of the user."""
+        """Return the operator of the sandbox for an operator of the user."""
         return replace(operator, namespace=self.prefix + operator.namespace)
 
     def name_text(self, name: OperatorName) -> str:
-        """Return the name of an operator; a name without a namespace stays without."""
+        """Return the sandbox's name of an operator; a name without a namespace gets no namespace."""
         return str(self.name_of(name) if name.namespace else name)
 
     def schema_text(self, schema: FunctionSchema) -> str:
-        """Return a schema, under the name that stands for the user's."""
+        """Return a schema with the sandbox's name of the operator."""
         return source_text(clone_with_name(schema, self.name_of(schema.name)) if schema.name.namespace else schema)
 
     def key_text(self, key: DispatchKey | None) -> str:
-        """Return a key where text is wanted; empty for none."""
+        """Return a key as text; empty without a key."""
         return "" if key is None or key == DispatchKey.Undefined else str(key)
 
     def key(self, key: DispatchKey | None) -> Any:
-        """Return a key as a key where one is wanted; its text if it is refused or this PyTorch does not have it."""
+        """Return a key as a key of PyTorch; as text if PyTorch refuses the key or does not have it."""
         if key is None:
             return self._c.DispatchKey.Undefined
         if not self.parse_keys and str(key) in running_keys().numbers:
@@ -384,19 +384,19 @@ class Libraries:
         return str(key) if parsed is None else parsed
 
     def number(self, key: DispatchKey) -> int:
-        """Return the number that this PyTorch gives a key; a KeyError where it does not have the key."""
+        """Return the number of a key in this PyTorch; raise KeyError if it does not have the key."""
         return running_keys().numbers[str(key)]
 
     def takes(self, key: DispatchKey | None) -> bool:
-        """Return whether PyTorch takes a key in the form in which it is handed over."""
+        """Return whether PyTorch accepts a key in the form that it gets."""
         text = self.key_text(key)
         return not text or self.can_parse(text) or (not self.parse_keys and text in running_keys().numbers)
 
     def check_text(self, key: DispatchKey | None, registration: Registration, what: str) -> None:
-        """Check that PyTorch parses a key where its bindings want text; it refuses unknown keys itself.
+        """Check that PyTorch can parse the text of a key; PyTorch itself refuses unknown keys.
 
         Raises:
-            NotExpressibleError: it has the key, and cannot parse it.
+            NotExpressibleError: PyTorch has the key, but cannot parse it.
         """
         text = self.key_text(key)
         if text and self.takes(key) and not self.can_parse(text):

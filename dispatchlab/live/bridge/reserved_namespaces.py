@@ -1,4 +1,4 @@
-"""Reserved namespaces: sandboxes and probes register their operators there, and users are never shown them."""
+"""Reserved namespaces: sandboxes and probes register their operators there, and no output shows them."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def sandbox_prefix(number: int) -> str:
 
 
 def is_own(name: str) -> bool:
-    """Return whether the operator with this full name is a sandbox's or a probe's."""
+    """Return whether the operator with this full name belongs to a sandbox or a probe."""
     return _OWN.match(name) is not None

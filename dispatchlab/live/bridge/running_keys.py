@@ -1,6 +1,6 @@
-"""The dispatch keys of the running PyTorch: their numbers, those that it parses, and the keys of its slots in order.
+"""The dispatch keys of the running PyTorch: their numbers, the keys that it parses, and the keys of its slots.
 
-They differ from version to version, so everything that reads PyTorch asks here and never the model's own list.
+Keys differ between versions, so code that reads PyTorch uses this module, and not the list of the model.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class RunningKeys:
     """The keys of the running PyTorch, by name.
 
     Args:
-        numbers: every key with its number, ascending; markers are none.
+        numbers: every key with its number, ascending; markers are not keys.
         runtime: the keys that have a slot, in the order of the slots; `Undefined` is the first.
-        slot_of: the slot of each of them.
+        slot_of: the slot of each runtime key.
         parsed: the keys that PyTorch parses from text.
         aliases: the alias keys.
     """
@@ -68,7 +68,7 @@ def running_keys() -> RunningKeys:
 
 
 def raw_bits(keys: Any) -> int:
-    """Return the bits of a key set of PyTorch, as `raw_repr()` gives them; 2.4 lacks it: read from memory there."""
+    """Return the bits of a key set of PyTorch, as `raw_repr()` does; for 2.4, which lacks it, read memory."""
     if hasattr(keys, "raw_repr"):
         return int(keys.raw_repr())
     at = ctypes.c_uint64.from_address(id(keys) + object.__basicsize__).value

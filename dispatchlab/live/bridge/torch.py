@@ -1,4 +1,4 @@
-"""Import PyTorch, and packages that register on it; every other module of `live` reaches torch through here.
+"""Import PyTorch, and packages that register on it; every other module of `live` gets torch from this module.
 
 Importing this module does not import torch; the first call of `bindings` does.
 """
@@ -35,7 +35,7 @@ class TorchMissingError(DispatchLabError):
 
 
 class TorchBrokenError(TorchMissingError):
-    """PyTorch is installed, and importing it raises an exception.
+    """PyTorch is installed, but its import raises an exception.
 
     Args:
         reason: the exception, and where it was raised.
@@ -49,7 +49,7 @@ class ImportFailedError(DispatchLabError):
 
     Args:
         module: the package.
-        reason: the error of the import, where it was raised, and what to do.
+        reason: the error of the import, its line, and what to do.
     """
 
     module: str
@@ -63,7 +63,7 @@ class ImportEndedError(ImportFailedError):
 
     Args:
         module: the package.
-        reason: how it ends, after `it`.
+        reason: how the process ends, a clause after `it`.
     """
 
     exit_code = 5
@@ -76,7 +76,7 @@ class ImportTimeoutError(ImportFailedError):
 
     Args:
         module: the package.
-        limit_s: how many seconds it was given.
+        limit_s: the time limit in seconds.
     """
 
     exit_code = 124
@@ -93,10 +93,10 @@ class ImportTimeoutError(ImportFailedError):
 
 
 def require_torch() -> None:
-    """Find PyTorch without importing it, which takes seconds.
+    """Find PyTorch without an import, which would take seconds.
 
     Raises:
-        TorchMissingError: there is none.
+        TorchMissingError: PyTorch is not installed.
     """
     if find_spec("torch") is None:
         raise TorchMissingError
@@ -120,7 +120,7 @@ def torch() -> Any:
 
 @cache
 def bindings() -> Any:
-    """Return `torch._C`, which has the lowest-level registration functions."""
+    """Return `torch._C`, which has the registration functions of the lowest level."""
     return torch()._C
 
 
@@ -133,7 +133,7 @@ def report_imports(to: Callable[[str | None], None]) -> None:
 
 
 def forget_import_listeners() -> None:
-    """Remove all import listeners: they are of no use in a forked process."""
+    """Remove all import listeners, because a forked process cannot use them."""
     _import_listeners.clear()
 
 
@@ -142,7 +142,7 @@ def import_packages(names: Iterable[str]) -> None:
 
     Raises:
         ImportFailedError: one cannot be imported.
-        ImportEndedError: one calls `sys.exit`, or raises what no `except Exception` catches.
+        ImportEndedError: one calls `sys.exit`, or raises an error that `except Exception` does not catch.
     """
     for name in names:
         import_package(name)
@@ -153,7 +153,7 @@ def import_package(name: str) -> None:
 
     Raises:
         ImportFailedError: it cannot be imported.
-        ImportEndedError: it calls `sys.exit`, or raises what no `except Exception` catches.
+        ImportEndedError: it calls `sys.exit`, or raises an error that `except Exception` does not catch.
     """
     for listener in _import_listeners:
         listener(name)
@@ -182,7 +182,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _what_to_do(name: str, error: Exception) -> str:
-    """Return the advice for a package that cannot be imported: install, build, or look where it raises."""
+    """Return the advice for a package that cannot be imported: install it, build it, or read the raising line."""
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     top = name.partition(".")[0]
     at = _raised_at(error)

@@ -8,9 +8,9 @@ from typing import Any
 
 
 class WrappedFunctions:
-    """Functions and methods that are replaced by wrappers until they are put back, the last one first.
+    """Functions and methods that wrappers replace, until they are restored in reverse order.
 
-    A function that other code has put there meanwhile stays; its wrapper then only passes calls on.
+    If other code has replaced a function meanwhile, it stays, and its wrapper only passes calls on.
     """
 
     def __init__(self) -> None:
@@ -20,9 +20,9 @@ class WrappedFunctions:
         return bool(self._undo)
 
     def wrap(self, owner: Any, name: str, around: Callable[..., object]) -> None:
-        """Have `around` called in place of an attribute, with the original in front of the arguments.
+        """Replace an attribute by `around`, which gets the original function before the arguments.
 
-        Where this version of PyTorch has no such attribute, nothing is wrapped.
+        If this version of PyTorch has no such attribute, nothing is wrapped.
         """
         original, own = getattr(owner, name, None), vars(owner).get(name)
         if original is None:
@@ -47,6 +47,6 @@ class WrappedFunctions:
         self._undo.append(undo)
 
     def put_back(self) -> None:
-        """Put every original back; a second time is harmless."""
+        """Restore every original; a second call is harmless."""
         while self._undo:
             self._undo.pop()()

@@ -1,1 +1,1 @@
-"""A program that fails: what happens in it, what the dispatcher then holds, and whether a fix works."""
+"""A program that fails: its events, the content of the dispatcher at the failure, and whether a fix works."""

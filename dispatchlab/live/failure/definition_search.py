@@ -1,4 +1,4 @@
-"""Where an operator that is not registered is defined: a source nearby, an installed package, another PyTorch."""
+"""Search the def of a missing operator: in sources nearby, in installed packages, in other versions of PyTorch."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _sources(folder: str) -> Iterator[Path]:
 
 
 def package_of(namespace: str) -> tuple[str, bool]:
-    """Return the package that is known to define a namespace, and whether it is installed and not imported."""
+    """Return the package that is known to define a namespace, and whether it is installed but not imported."""
     package = OTHER_PACKAGES.get(namespace, namespace)
     with suppress(Exception):
         spec = importlib.util.find_spec(package)
@@ -81,7 +81,7 @@ def package_of(namespace: str) -> tuple[str, bool]:
 
 
 def last_version_with(operator: str) -> str:
-    """Return the newest recorded PyTorch that has an operator or overload; empty where none has."""
+    """Return the newest recorded PyTorch with an operator or overload; empty if there is none."""
     for name in reversed(bundled_names()):
         registry = open_bundled(name)
         if registry.operator(operator) is not None or any(n.startswith(f"{operator}.") for n in registry.names):

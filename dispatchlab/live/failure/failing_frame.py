@@ -1,4 +1,4 @@
-"""What the user's frames held when an exception was raised: override handlers, the call in one, a lost class."""
+"""Read the user's frames of an exception: override handlers, the call in a handler, a lost class."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def events_of_frames(error: BaseException, watch: ProgramWatch) -> tuple[Event, 
 
 
 def _differs(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether vmap over an operator gives other results than a loop, on inputs of a call."""
+    """Return whether vmap over an operator and a loop give different results, on inputs of a call."""
     import torch
 
     operator = getattr(getattr(torch.ops, name.partition("::")[0]), name.partition("::")[2].partition(".")[0])
@@ -74,7 +74,7 @@ def _tensor() -> Any:
 
 
 def _handlers(kind: type, watch: ProgramWatch) -> Iterator[Event]:
-    """Return the handlers of a class, with its other attributes that compile asks for."""
+    """Return the handlers of a class, and its other attributes that compile uses."""
     for protocol in _PROTOCOLS:
         function = getattr(kind, protocol, None)
         code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None) if function else None
@@ -101,7 +101,7 @@ def _function_name(function: Any) -> str:
 
 
 def _lost_classes(frame: FrameType) -> Iterator[Event]:
-    """Return the tensors that should be of a subclass, by an assertion, and are not."""
+    """Return the tensors that an assertion expects to have a subclass, but do not have it."""
     import torch
 
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
@@ -121,14 +121,14 @@ def _lost_classes(frame: FrameType) -> Iterator[Event]:
 
 
 def _value(part: ast.expr, scope: dict[str, Any]) -> Any:
-    """Return the value of a name or an attribute; calls are not made again."""
+    """Return the value of a name or an attribute, without repeating calls."""
     if isinstance(part, ast.Name):
         return scope.get(part.id)
     return getattr(_value(part.value, scope), part.attr, None) if isinstance(part, ast.Attribute) else None
 
 
 def _made_by(frame: FrameType, value: ast.expr) -> str:
-    """Return the expression that was assigned to a name last, before the line that failed."""
+    """Return the last expression that was assigned to a name before the failing line."""
     if isinstance(value, ast.Name):
         for number in range(frame.f_lineno - 1, frame.f_code.co_firstlineno - 1, -1):
             name, equals, made = linecache.getline(frame.f_code.co_filename, number).strip().partition(" = ")

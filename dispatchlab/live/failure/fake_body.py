@@ -1,4 +1,4 @@
-"""Write the body of a fake kernel: call the kernel in a fork with real tensors, and say how its results follow."""
+"""Write the body of a fake kernel: call the kernel in a fork with real tensors, and describe its results."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class _Call:
 
 
 def fake_body(name: str, error: BaseException, watch: ProgramWatch) -> str:
-    """Return the body of a fake kernel as an expression of the schema's arguments; empty where it is not clear.
+    """Return the body of a fake kernel as an expression of the schema's arguments; empty if it is not clear.
 
     Args:
         name: the operator.
-        error: the exception, on whose stack a call of the operator stands.
-        watch: what was noted, with the arguments of calls that went well.
+        error: the exception; its stack contains a call of the operator.
+        watch: the noted events, with the arguments of successful calls.
     """
     call = next(_calls(name, error), None) or _kept_call(name, watch)
     if call is None or _overload(call.operator) is None:
@@ -45,7 +45,7 @@ def _overload(operator: Any) -> Any:
 
 
 def _calls(name: str, error: BaseException) -> Iterator[_Call]:
-    """Return the calls of an operator that stand on the stacks of an exception, the innermost first."""
+    """Return the calls of an operator on the stacks of an exception, the innermost first."""
     packet = name.partition(".")[0]
     for raised in reversed(list(raw_chain(error))):
         for frame, _ in reversed(list(walk_tb(raised.__traceback__))):
@@ -71,7 +71,7 @@ def _kept_call(name: str, watch: ProgramWatch) -> _Call | None:
 
 
 def _body(call: _Call) -> str:
-    """Return the body, in a process that may crash over it."""
+    """Return the body; runs in a process that may crash."""
     overload = _overload(call.operator)
     first = _results(overload, call, 0, 0)
     other = _results(overload, call, 1, 0)
@@ -124,7 +124,7 @@ def _hint(size: Any) -> int:
 
 
 def _part(index: int, first: tuple[dict[str, Any], list[Any]], larger: tuple[dict[str, Any], list[Any]] | None) -> str:
-    """Return an expression for one result's shape, dtype and strides, valid for the larger tensors as well."""
+    """Return an expression for one result's shape, dtype and strides, which is also right for the larger tensors."""
     for text in _candidates(first[0], first[1][index]):
         if all(_fits(text, values, results[index]) for values, results in filter(None, (first, larger))):
             return text
@@ -165,7 +165,7 @@ def _shape(sizes: Sequence[str]) -> str:
 
 
 def _sizes(index: int, size: int, values: dict[str, Any], tensors: dict[str, Any]) -> list[str]:
-    """Return the ways to write a size: a size of an argument at the same place, at another one, a number, a sum."""
+    """Return the ways to write a size: the same dimension of an argument, another dimension, a number, a sum."""
     own = [f"{n}.shape[{d}]" for n, t in tensors.items() for d in range(t.dim()) if t.shape[d] == size and d == index]
     own += [f"{n}.shape[{d}]" for n, t in tensors.items() for d in range(t.dim()) if t.shape[d] == size and d != index]
     numbers = [name for name, value in values.items() if type(value) is int and value == size]
@@ -188,7 +188,7 @@ def _sizes(index: int, size: int, values: dict[str, Any], tensors: dict[str, Any
 
 
 def _of_unknown_size(values: dict[str, Any], results: list[Any], others: list[Any]) -> str:
-    """Return the body for one result with one size that the data decide."""
+    """Return the body for one result with one size that depends on the data."""
     import torch
 
     if len(results) != 1 or results[0].dim() != others[0].dim():

@@ -29,8 +29,8 @@ class FailingCall:
 
     Args:
         text: its source.
-        frame: the frame, with the variables as they were.
-        outer: the call that led into PyTorch, where PyTorch called back a function of the user that failed.
+        frame: the frame with its variables.
+        outer: the call of PyTorch that called the failing function of the user.
     """
 
     text: str
@@ -39,7 +39,7 @@ class FailingCall:
 
 
 def failing_call(error: BaseException, watch: ProgramWatch) -> FailingCall | None:
-    """Return the expression that raised an exception; None where the source does not say."""
+    """Return the expression that raised an exception; None if the source does not show it."""
     found: TracebackType | None = None
     outer: TracebackType | None = None
     at, between = error.__traceback__, False
@@ -76,7 +76,7 @@ def _expression(at: TracebackType) -> str | None:
 
 
 def try_fix(fix: Fix, call: FailingCall | None) -> Trial:
-    """Apply a fix in a fork of this process and make the failing call again; nothing here changes."""
+    """Apply a fix in a fork of this process, and repeat the failing call there."""
     if fix.needs:
         return Trial(fix, "not tried", f"it needs {fix.needs}")
     if not fix.code and not fix.wrap and not fix.old:
@@ -136,7 +136,7 @@ def _wrapped(call: FailingCall, template: str) -> str | None:
 
 
 def operands(tree: ast.expr) -> list[ast.expr]:
-    """Return the expressions that a failing expression works on, among them a method's own tensor."""
+    """Return the operands of a failing expression, including the tensor whose method it calls."""
     match tree:
         case ast.Call(func=ast.Attribute(value=own)):
             return [own, *tree.args, *(keyword.value for keyword in tree.keywords)]
@@ -150,7 +150,7 @@ def operands(tree: ast.expr) -> list[ast.expr]:
 
 
 def _has(tensor: Any, template: str) -> bool:
-    """Return whether a tensor has the layout that a call removes."""
+    """Return whether a tensor has the layout that this conversion removes."""
     if ".to_dense(" in template:
         return str(tensor.layout) != "torch.strided"
     if template == "{}.clone()":

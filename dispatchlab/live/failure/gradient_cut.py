@@ -1,4 +1,4 @@
-"""What cuts a loss off from the tensors that require gradients: a copy of the process evaluates the pieces again."""
+"""Find the expression that cuts a loss off from its parameters: a copy of the process evaluates parts of the loss."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def gradient_cut(error: BaseException, call: FailingCall | None) -> tuple[Event,
 
 
 class _Search:
-    """Evaluates expressions of a frame, from the loss back to what it is made of."""
+    """Evaluates expressions of a frame, from the loss back to its operands."""
 
     def __init__(self, frame: FrameType) -> None:
         self.scope = {**frame.f_globals, **frame.f_locals}
@@ -46,7 +46,7 @@ class _Search:
         self.frozen: list[str] = []
 
     def cuts(self, call: str) -> Iterator[tuple[str, str, int]]:
-        """Return the expression or module, what it does, and its line; those nearest to the loss first."""
+        """Return each such expression or module, its effect and its line; the nearest to the loss first."""
         todo = [(node, self.last) for node in operands(ast.parse(call.strip(), mode="eval").body)]
         with torch().inference_mode(mode=False), torch().enable_grad():
             for node, line in todo:
@@ -85,7 +85,7 @@ class _Search:
         return False
 
     def _made(self, node: ast.expr, before: int) -> Iterator[tuple[ast.expr, int]]:
-        """Return what was assigned above a line to the names in an expression, the last first."""
+        """Return the values that were assigned to the names in an expression above a line, the last first."""
         names = {ast.unparse(part) for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute)}
         for statement in reversed(self.statements):
             if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign) and statement.lineno < before:
@@ -108,7 +108,7 @@ class _Search:
 
 
 def _statements(tree: ast.AST, function: str, line: int) -> Iterator[ast.stmt]:
-    """Return the statements of the function with a line, itself among them, without those of functions inside."""
+    """Return the statements of the function that contains a line, without statements of inner functions."""
     around: list[ast.AST] = [
         node
         for node in ast.walk(tree)

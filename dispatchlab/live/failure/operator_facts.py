@@ -1,4 +1,4 @@
-"""Facts of operators, read off the PyTorch of this process when a cause asks for them."""
+"""Facts about operators, read from the PyTorch of this process when a cause needs them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _HEAD = ("name", "schema", "debug", "alias analysis kind")
 
 
 class InstalledRegistry:
-    """The dispatcher of this process, as `Registry`; it is empty where torch was not imported."""
+    """The dispatcher of this process, as a `Registry`; empty if torch was not imported."""
 
     def __init__(self) -> None:
         self.version = str(torch().__version__) if "torch" in sys.modules else ""
 
     def operator(self, name: str) -> OperatorFacts | None:
-        """Return the facts of an overload, or of the first overload of a name; None when nothing has that name."""
+        """Return the facts of an overload, or of the first overload of a name; None if there is no such operator."""
         packet, _, overload = name.partition(".")
         if not overload and not self._dump(packet):
             overloads = self.overloads(packet)
@@ -110,13 +110,13 @@ def _is_empty_fake(function: Any) -> bool:
 
 
 def line_of(function: Callable[..., Any]) -> str:
-    """Return the file and line of a function; empty when Python did not make it."""
+    """Return the file and line of a function; empty for a function that is not in Python."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def privateuse1_name() -> str:
-    """Return the name that a package gave to PrivateUse1; empty where none did."""
+    """Return the name that a package gave to PrivateUse1; empty without a name."""
     if "torch" not in sys.modules:
         return ""
     name = str(bindings()._get_privateuse1_backend_name())

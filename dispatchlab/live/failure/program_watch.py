@@ -1,6 +1,6 @@
-"""What is noted of a program while it runs: events with their lines, and the exception with its chain and frames.
+"""Watch a program while it runs: its events with their lines, and the exception with its chain and frames.
 
-Nothing is predicted: what the program does is noted while it does it.
+The watch only notes what the program does, and predicts nothing.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class ProgramWatch:
     """Events of this process, in order.
 
     Args:
-        folder: the folder whose files are the user's; files of installed packages are not.
-        packages: modules that will be imported and are the user's, wherever they lie.
+        folder: the folder of the user's files, without installed packages.
+        packages: modules in any folder that also belong to the user.
     """
 
     def __init__(self, folder: str, packages: Sequence[str] = ()) -> None:
@@ -55,7 +55,7 @@ class ProgramWatch:
         """What was released on purpose."""
 
     def note(self, kind: EventKind, subject: str, detail: str = "", at: Position | None = None) -> None:
-        """Add an event; its line is the caller's when none is given."""
+        """Add an event; its default line is the line of the caller."""
         if kind in _REGISTERS and not self.registers(sys._getframe(1)):
             return
         event = Event(kind, subject, detail[:_LONGEST], at or self.position(sys._getframe(1)))
@@ -72,7 +72,7 @@ class ProgramWatch:
         return None
 
     def is_users(self, file: str) -> bool:
-        """Return whether a file belongs to the user, and to no installed package."""
+        """Return whether a file belongs to the user, not to an installed package."""
         if file.startswith(self.owned):
             return True
         generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or "torchinductor_"
@@ -88,7 +88,7 @@ class ProgramWatch:
         return next(iter(STARTED), cls(os.getcwd()))
 
     def registers(self, frame: FrameType | None) -> bool:
-        """Return whether a registration at a frame is not PyTorch's own, which may register more on use."""
+        """Return whether a registration at a frame is not one that PyTorch makes for itself."""
         while frame is not None:
             file = frame.f_code.co_filename
             if not file.startswith((OURS, *_registering_files())):
@@ -98,7 +98,7 @@ class ProgramWatch:
 
 
 def _paths_of(package: str) -> tuple[str, ...]:
-    """Return the folders of a package, or the file of a module; nothing where it is not found."""
+    """Return the folders of a package, or the file of a module; empty if it is not found."""
     with suppress(ImportError, ValueError):
         spec = find_spec(package.partition(".")[0])
         if spec is not None and spec.submodule_search_locations:
@@ -114,7 +114,7 @@ def _torch_folder() -> str:
 
 @functools.cache
 def _registering_files() -> tuple[str, ...]:
-    """Return the parts of PyTorch that register on behalf of others."""
+    """Return the files of PyTorch that register for other code."""
     folder = _torch_folder()
     return (folder + "library.py", folder + "_library" + os.sep, "<", functools.__file__, contextlib.__file__)
 
@@ -127,7 +127,7 @@ def position_of(file: str, line: int, function: str) -> Position:
 
 
 def leave_event(path: str, event: Event) -> None:
-    """Append an event to the file that processes of one program share."""
+    """Append an event to the file that all processes of a program share."""
     at = event.at
     row = [event.kind, event.subject, event.detail, *((at.file, at.line, at.function, at.text) if at else ())]
     with suppress(OSError), open(path, "a", encoding="utf-8") as file:
@@ -135,7 +135,7 @@ def leave_event(path: str, event: Event) -> None:
 
 
 def left_events(path: str) -> tuple[Event, ...]:
-    """Return the events that processes left in a file."""
+    """Return the events that the processes wrote to this file."""
     rows = []
     with suppress(OSError), open(path, encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
@@ -143,7 +143,7 @@ def left_events(path: str) -> tuple[Event, ...]:
 
 
 def events_in_children(watch: ProgramWatch, path: str) -> Iterator[Event]:
-    """Return the events of processes that the program started, without its own."""
+    """Return the events of the child processes of the program."""
     own = list(watch.events)
     for event in left_events(path):
         if event in own:
@@ -153,7 +153,7 @@ def events_in_children(watch: ProgramWatch, path: str) -> Iterator[Event]:
 
 
 def raised_of(error: BaseException) -> tuple[Raised, ...]:
-    """Return an exception and its causes, each once, without backtraces of C++."""
+    """Return an exception and its causes, each once, without C++ backtraces."""
     return tuple(
         Raised(f"{type(raised).__module__}.{type(raised).__qualname__}", plain_text(raised))
         for raised in raw_chain(error, hidden=False)
@@ -180,9 +180,9 @@ def raw_chain(error: BaseException, *, hidden: bool = True) -> Iterator[BaseExce
 
 
 def frames_of(error: BaseException, watch: ProgramWatch) -> tuple[tuple[Position, ...], tuple[str, ...]]:
-    """Return the user's frames of the first exception of a chain that has some, and all functions on its stacks.
+    """Return the user's frames of the first exception in a chain that has such frames, and all functions on its stacks.
 
-    The lines that Dynamo names as the user's code come after them, and then the line that raised inside.
+    After these frames come the lines that Dynamo names as the user's code, then the line that raised.
     """
     found: tuple[Position, ...] = ()
     inner: tuple[Position, ...] = ()

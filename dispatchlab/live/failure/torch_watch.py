@@ -1,6 +1,6 @@
-"""Watch a program: patch imports, warnings and PyTorch, so that what it does with them is noted.
+"""Watch a program: patch imports, warnings and PyTorch, to note how the program uses them.
 
-PyTorch is patched when the program imports it, so that environment variables that the program sets before still count.
+PyTorch is patched when the program imports it, so the program can set environment variables before the import.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def start(watch: ProgramWatch) -> None:
 
 
 def _around(owner: Any, name: str, around: Callable[..., object], watch: ProgramWatch) -> None:
-    """Call something in place of a function, with the watch and the function before the arguments."""
+    """Replace a function by a function that gets the watch and the original before the arguments."""
     _WRAPPED.wrap(owner, name, functools.partial(around, watch))
 
 
 def after(owner: Any, name: str, then: Callable[..., None]) -> None:
-    """Call something after a function, with its result and arguments, and keep its exceptions here."""
+    """Call a second function after a function, with its result and arguments, and ignore its exceptions."""
 
     def around(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
@@ -59,7 +59,7 @@ def after(owner: Any, name: str, then: Callable[..., None]) -> None:
 
 
 class _MissingModules(importlib.abc.MetaPathFinder):
-    """A finder that is asked last: a module that comes here cannot be found."""
+    """The last finder in the list: it gets only modules that no other finder finds."""
 
     def __init__(self, watch: ProgramWatch) -> None:
         self.watch = watch
@@ -82,7 +82,7 @@ def _importer(frame: FrameType | None) -> str | None:
 
 
 class _TorchFinder(importlib.abc.MetaPathFinder):
-    """Finds torch as the other finders do, and patches it once it is imported."""
+    """Finds torch as the other finders do, and patches torch after the import."""
 
     def __init__(self, watch: ProgramWatch) -> None:
         self.watch = watch
@@ -172,7 +172,7 @@ def save_calls(watch: ProgramWatch, path: Path) -> None:
 
 
 def _note_log(watch: ProgramWatch, record: logging.LogRecord) -> bool:
-    """Note the log of torch.export: load() names only there the operator that it does not find."""
+    """Note the log of torch.export: load() names a missing operator only in the log."""
     if record.levelno >= logging.WARNING:
         text = record.getMessage() + (logging.Formatter().formatException(record.exc_info) if record.exc_info else "")
         watch.note("warning", record.name, text)
@@ -197,7 +197,7 @@ def _note_fallback(watch: ProgramWatch, result: Any, library: Any, fn: Any, key:
 
 
 def _note_released(watch: ProgramWatch, defs: set[str], impls: set[str]) -> None:
-    """Note the registrations that went with a Library; none are left if it was destroyed before."""
+    """Note the released registrations of a Library; there are none if it was destroyed before."""
     for name in sorted(defs):
         watch.note("collected", name, "def")
     for name in sorted(impls):
@@ -291,11 +291,11 @@ def note_function(watch: ProgramWatch, operator: str, role: str, fn: Any, *, key
     """Note a function of the user, and whether its operator can call it.
 
     Args:
-        watch: notes it.
+        watch: the watch that notes the function.
         operator: the operator's full name.
         role: the key of a kernel, or `fake`, `backward`, `setup_context`.
         fn: the function.
-        keyset: it gets the key set before the arguments.
+        keyset: whether the function gets the key set before the arguments.
     """
     code = getattr(fn, "__code__", None)
     if code is None or not watch.is_users(code.co_filename):
@@ -309,13 +309,13 @@ def note_function(watch: ProgramWatch, operator: str, role: str, fn: Any, *, key
 
 
 def schema_of(operator: str) -> Any:
-    """Return the schema of an operator, as PyTorch holds it."""
+    """Return PyTorch's schema of an operator."""
     packet, _, overload = operator.partition(".")
     return torch()._C._dispatch_find_schema_or_throw(packet, overload).schema()
 
 
 def _cannot_be_called(signature: inspect.Signature, schema: Any, role: str, *, keyset: bool) -> bool:
-    """Bind a signature as the dispatcher calls it: with all arguments, and without those equal to their default."""
+    """Bind a signature as the dispatcher calls it: with all arguments, and without arguments equal to their default."""
     if role == "setup_context":
         extra = {"keyword_only_inputs": 0} if any(a.kwarg_only for a in schema.arguments) else {}
         return not _binds(signature, (), {"ctx": 0, "inputs": 0, "output": 0, **extra})
@@ -364,7 +364,7 @@ def note_result(watch: ProgramWatch, operator: str, result: Any) -> None:
 
 
 def _keeping(watch: ProgramWatch, operator: str, key: str, fn: Any, options: dict[str, Any]) -> Any:
-    """Return a kernel that keeps copies of the arguments of its first calls; others as they are."""
+    """Return a kernel that keeps copies of the arguments of its first calls; other objects unchanged."""
     ours = getattr(getattr(fn, "__code__", None), "co_filename", "")
     if (
         not ours
@@ -383,7 +383,7 @@ def _keeping(watch: ProgramWatch, operator: str, key: str, fn: Any, options: dic
 
 
 def watched_call(watch: ProgramWatch, operator: str, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a kernel, keep copies of its first arguments, and note those that it writes undeclared."""
+    """Call a kernel, keep copies of its first arguments, and note undeclared writes of arguments."""
     before = keep_call(watch, operator, args, kwargs)
     result = fn(*args, **kwargs)
     with suppress(Exception):
@@ -408,7 +408,7 @@ def _note_writes(watch: ProgramWatch, operator: str, before: Any, after: Any) ->
 
 
 def _note_aliases(watch: ProgramWatch, operator: str, args: tuple[Any, ...], result: Any) -> None:
-    """Note results that share the storage of an argument, where the schema says that they are new."""
+    """Note results that share the storage of an argument, although the schema says that they are new."""
     schema = schema_of(operator)
     results = result if isinstance(result, tuple | list) else (result,)
     storages = {
@@ -434,7 +434,7 @@ def _same(old: Any, new: Any) -> bool:
 
 
 def keep_call(watch: ProgramWatch, operator: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Keep copies of the arguments of an operator's first calls, where they are small, and return them."""
+    """Keep and return copies of the arguments of an operator's first calls, if they are small."""
     if (state := _state_of_call(args)) and (operator, state) not in watch.states:
         watch.states.add((operator, state))
         watch.note("called", operator, state)
@@ -448,7 +448,7 @@ def keep_call(watch: ProgramWatch, operator: str, args: tuple[Any, ...], kwargs:
 
 
 def _state_of_call(args: tuple[Any, ...]) -> str:
-    """Return the modes that a call is made under, in words, with the dtypes of its tensors where they differ."""
+    """Return the modes around a call, in words, and the dtypes of its tensors if they differ."""
     states = [f"autocast {device}" for device in ("cpu", "cuda", "xpu") if torch().is_autocast_enabled(device)]
     if torch().is_inference_mode_enabled():
         states.append("inference mode")
@@ -463,7 +463,7 @@ def copy_of(value: Any) -> Any:
     """Return a value with its tensors copied.
 
     Raises:
-        ValueError: a tensor is large, or is none of plain numbers.
+        ValueError: a tensor is large, or does not contain plain numbers.
     """
 
     def copied(tensor: Any) -> Any:

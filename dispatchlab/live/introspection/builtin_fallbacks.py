@@ -1,6 +1,6 @@
-"""The builtin fallbacks of the running PyTorch, read from an operator of dispatchlab that no other code uses.
+"""Read the builtin fallbacks of the running PyTorch from an operator that only dispatchlab uses.
 
-Whatever backend fallbacks the user's packages have registered count as well.
+Backend fallbacks of the user's packages also count as builtin.
 """
 
 # Note [Builtin fallbacks that are gone]
@@ -32,14 +32,14 @@ _FALLTHROUGH = "FPGA"
 
 @dataclass(frozen=True, slots=True)
 class BuiltinFallbacks:
-    """The slots of an untouched operator, and the kernels that are the same in every operator.
+    """The slots of an operator without kernels, and the kernels that are the same in every operator.
 
     Args:
         table: its computed table.
         lines: the line of each slot that a fallback fills.
         fingerprints: the fingerprint of each slot's fallback, 0 for none; empty when slots cannot be read.
         fallthrough: the fingerprint of every fallthrough kernel.
-        ambiguous: that of the kernel at an ambiguous AutogradOther.
+        ambiguous: the fingerprint of the kernel at an ambiguous AutogradOther.
     """
 
     table: str
@@ -57,7 +57,7 @@ _LINE = re.compile(
 
 
 def builtin_fallbacks() -> BuiltinFallbacks:
-    """Return the present builtin fallbacks; read again only when the table of the untouched operator changed."""
+    """Return the present builtin fallbacks; read them again only if the table of that operator changed."""
     _probes()
     table = bindings()._dispatch_dump_table(_UNTOUCHED)
     if not _last or _last[0].table != table:
@@ -66,7 +66,7 @@ def builtin_fallbacks() -> BuiltinFallbacks:
 
 
 def put_back(before: BuiltinFallbacks) -> None:
-    """Put stand-ins in place of fallbacks that are gone. See Note [Builtin fallbacks that are gone]."""
+    """Register stand-ins for fallbacks that are gone. See Note [Builtin fallbacks that are gone]."""
     if builtin_fallbacks().table == before.table:
         return
     for slot, line in before.lines.items():
@@ -83,7 +83,7 @@ def put_back(before: BuiltinFallbacks) -> None:
 def fallbacks_now() -> BuiltinFallbacks:
     """Return the present builtin fallbacks, without leaving a new operator behind.
 
-    A program that looks at every operator is not to find ours.
+    A program that reads every operator does not find this operator.
     """
     was_there = _probes.cache_info().currsize
     found = builtin_fallbacks()

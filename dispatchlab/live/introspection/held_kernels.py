@@ -1,6 +1,6 @@
-"""Read what the slots of an operator hold, as rows of its table: which registered kernel a call really runs.
+"""Read the slots of an operator as rows of its table: which registered kernel a call really runs.
 
-`slot_memory` identifies the kernel in a slot; this module reads which of the registered kernels that is. See
+`slot_memory` identifies the kernel in a slot; this module finds the registered kernel with this identity. See
 Note [Reading the registered kernels].
 """
 
@@ -50,14 +50,14 @@ _EMPTY = 0x80
 
 
 class _KernelMap(NamedTuple):
-    """The place of an entry's map: bytes from the start of the entry."""
+    """The offset of the kernel map in an operator's entry, in bytes."""
 
     layout: MemoryLayout
     offset: int
 
 
 class SlotReader:
-    """A reader of slots; one reader for many operators remembers where each of them is."""
+    """A reader of slots; one reader for many operators remembers the address of each operator."""
 
     def __init__(self) -> None:
         self._where = where = _kernel_map()
@@ -69,11 +69,11 @@ class SlotReader:
 
     @property
     def can_read(self) -> bool:
-        """True when it knows where slots and kernels are in this process."""
+        """True if the reader knows the addresses of slots and kernels in this process."""
         return self._where is not None
 
     def text(self, name: str, kernels: Sequence[RecordedKernel], table: str) -> str | None:
-        """Return the slots of an operator in the form of its table; None where they cannot be read.
+        """Return the slots of an operator in the form of its table; None if they cannot be read.
 
         Args:
             name: the operator.
@@ -126,7 +126,7 @@ def _provenance(key: DispatchKey) -> Provenance:
 
 
 def _first_words(keys: Sequence[str], registered: dict[str, list[int]]) -> int | None:
-    """Return the identity of the kernel in force at the first key with one; None without one."""
+    """Return the identity of the active kernel at the first key that has kernels; None without kernels."""
     return next((registered[key][0] for key in keys if key in registered), None)
 
 

@@ -1,7 +1,7 @@
 """Kernel identity: which registered kernel sits in which slot, and its name as the user wrote it.
 
-`KernelNames` gives calls their numbers and puts the user's names back in what PyTorch shows; it serves all sandboxes
-that register the same registrations, so that what one has read need not be read again in the next. `ParsedTable` is a
+`KernelNames` numbers the calls, and restores the user's names in PyTorch's output; it serves all sandboxes
+with the same registrations, so a later sandbox need not read a table again. `ParsedTable` is a
 computed table by kernel numbers. `KernelObjects` finds the number of the object that a slot holds.
 
 See Note [Naming a kernel object].
@@ -87,7 +87,7 @@ class KernelNames:
         self._rows: dict[str, TableRow] = {}
 
     def calls_of(self, registration: Registration, copy: int, builder: CallBuilder) -> tuple[BindingCall, ...]:
-        """Return the calls of a registration; when `copy` of them are in force already, those of one more.
+        """Return the calls of a registration; if `copy` copies of it are in force, the calls of one more copy.
 
         Raises:
             NotExpressibleError: the bindings have no call for it.
@@ -108,11 +108,11 @@ class KernelNames:
 
     @property
     def size(self) -> int:
-        """More than any number of a kernel so far."""
+        """A number above every kernel number so far."""
         return FIRST_CALL + self._next
 
     def shown(self, text: str, prefix: str) -> str:
-        """Return the text of a sandbox with the user's names and debug texts."""
+        """Return a text of a sandbox with the user's names and debug texts."""
         return self._debug.sub(self._put_back, text).replace(prefix, "")
 
     def _put_back(self, match: re.Match[str]) -> str:
@@ -145,7 +145,7 @@ class KernelNames:
         return TableRow(slot, kernel, self._debug.sub(self._put_back, line))
 
     def slot_text(self, slot: int, kernel: int) -> str | None:
-        """Return the text behind the key if this kernel sat in this slot; None for no kernel."""
+        """Return the text behind the key if this slot held this kernel; None without a kernel."""
         if kernel == NO_KERNEL:
             return None
         if kernel == AMBIGUOUS:
@@ -210,7 +210,7 @@ class KernelObjects:
         self.by_number[number] = self._builtin.fallthrough if falls_through else _UNKNOWN
 
     def release(self, number: int) -> None:
-        """Note that this kernel, no fallthrough, is not registered any more; slots may show it all the same."""
+        """Note that this kernel, not a fallthrough, is not registered any more; slots may still show it."""
         if number in self._gone:
             self._gone.remove(number)
             return
@@ -222,7 +222,7 @@ class KernelObjects:
             self.released[address] = number
 
     def lose(self, number: int) -> None:
-        """Note that PyTorch dropped this kernel, a fallback and no fallthrough, whose registration is in force.
+        """Note that PyTorch dropped this fallback, not a fallthrough, although its registration is in force.
 
         No slot shows it: each was refreshed.
         """
@@ -231,7 +231,7 @@ class KernelObjects:
         self._gone.add(number)
 
     def lose_builtin(self, slot: int) -> None:
-        """Take note that PyTorch dropped the builtin fallback of a slot."""
+        """Note that PyTorch dropped the builtin fallback of a slot."""
         prints = self._builtin.fingerprints
         if prints and prints[slot] != self._builtin.fallthrough and prints.count(prints[slot]) == 1:
             self._shared.discard(prints[slot])  # else the function serves other keys, or other operators

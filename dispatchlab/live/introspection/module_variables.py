@@ -17,7 +17,7 @@ _MOST, _LONG, _DEEP = 50, 2_000, 2
 
 
 def own_modules(packages: Iterable[str]) -> Iterator[tuple[str, ModuleType]]:
-    """Return the imported modules of these packages, by name; a module stands for its package."""
+    """Return the imported modules of these packages, by name."""
     modules: Mapping[str, object] = sys.modules
     tops = {package.partition(".")[0] for package in packages}
     for name, module in sorted(modules.items()):
@@ -39,7 +39,7 @@ def shared_modules(packages: Iterable[str]) -> Iterator[tuple[str, ModuleType]]:
 
 
 def public_variables(module: ModuleType) -> dict[str, str]:
-    """Return a description of each public variable; modules are no variables."""
+    """Return a description of each public variable, without modules."""
     return {
         name: description(value)
         for name, value in list(vars(module).items())
@@ -48,7 +48,7 @@ def public_variables(module: ModuleType) -> dict[str, str]:
 
 
 def description(value: object, deep: int = _DEEP) -> str:
-    """Return the type and the plain value of an object; of a container the length and the plain items."""
+    """Return the type and plain value of an object; for a container, the length and the plain items."""
     kind: type = type(value)
     if kind in _PLAIN:
         return _short(repr(value))

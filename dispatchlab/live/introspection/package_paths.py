@@ -15,14 +15,14 @@ _BEFORE_PATH = re.compile(f"({_AT}|{_VIA})")
 
 
 def package_roots() -> tuple[str, ...]:
-    """Return the directories of this machine in which packages are found, longest first, each with its separator."""
+    """Return the directories of packages on this machine, longest first, each with its separator."""
     folders = [os.path.dirname(os.path.dirname(torch().__file__)), *(path or os.getcwd() for path in sys.path)]
     found = {os.path.join(real, "") for path in folders for real in (os.path.abspath(path), os.path.realpath(path))}
     return tuple(sorted((root for root in found if os.path.dirname(root) != root), key=lambda p: (-len(p), p)))
 
 
 def package_path(path: str, roots: tuple[str, ...]) -> str:
-    """Return a path that starts at its package; a path outside the roots stays as it is.
+    """Return a path that starts at its package; return a path outside of the roots unchanged.
 
     `/home/me/lib/python3.12/site-packages/torch/library.py:9` becomes `torch/library.py:9`.
     """
@@ -31,13 +31,13 @@ def package_path(path: str, roots: tuple[str, ...]) -> str:
 
 
 def modules_by_path(roots: tuple[str, ...]) -> dict[str, str]:
-    """Return the name of each imported module by the path of its file, which starts at its package."""
+    """Return the name of each imported module by its path, which starts at its package."""
     files = ((name, str(getattr(module, "__file__", None) or "")) for name, module in list(sys.modules.items()))
     return {package_path(file, roots): name for name, file in files if file}
 
 
 def site_chain(site: CallSite, roots: tuple[str, ...]) -> str:
-    """Return a call site with the lines that lead from it to the call: `my/ops.py:12 via my/utils.py:250`."""
+    """Return a call site with the lines between it and the call: `my/ops.py:12 via my/utils.py:250`."""
     return _VIA.join(package_path(line, roots) for line in (str(site), *site.via))
 
 

@@ -1,4 +1,4 @@
-"""Run something in a copy of this process: nothing here changes, and nothing here ends when it crashes."""
+"""Run code in a copy of this process, so that this process neither changes nor crashes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Say: TypeAlias = Callable[[object], None]
 
 
 class CopyEndedError(Exception):
-    """A copy of this process ended before it said anything.
+    """A copy of this process ended without a message.
 
     Args:
         code: its exit code, negative for a signal.
@@ -37,10 +37,10 @@ def how_it_ended(code: int) -> str:
 
 
 class ProcessCopy:
-    """A copy of this process, which does some work and ends.
+    """A copy of this process that runs a function and ends.
 
     Args:
-        work: what it does; it is given a function by which it says something to this process.
+        work: the function to run; it gets a function that sends a message to this process.
 
     Raises:
         NoForkError: this system cannot copy a process.
@@ -59,13 +59,13 @@ class ProcessCopy:
         says.close()
 
     def answers(self, limit_s: Callable[[], float]) -> Iterator[Any]:
-        """Return its answers; it has ended afterwards, and `code` is its exit code.
+        """Return the messages of the copy. Then the copy has ended, and `code` is its exit code.
 
         Args:
-            limit_s: how long it may take until it says the next thing.
+            limit_s: the time limit for the next message, in seconds.
 
         Raises:
-            TimeoutError: it says nothing for so long.
+            TimeoutError: no message came in this time.
         """
         try:
             while self._said.poll(seconds := limit_s()):
@@ -79,7 +79,7 @@ class ProcessCopy:
             self._said.close()
 
     def printed(self) -> str:
-        """Return its output on its streams."""
+        """Return the output of the copy."""
         self._output.seek(0)
         return self._output.read().decode(errors="replace")
 
@@ -106,8 +106,8 @@ def in_a_copy(function: Callable[[], object], limit_s: float) -> Any:
     """Return the result of a function in a copy of this process.
 
     Raises:
-        TimeoutError: it takes longer.
-        CopyEndedError: it raises, or ends the process.
+        TimeoutError: the function takes longer.
+        CopyEndedError: the function raises, or ends the process.
     """
     copy = ProcessCopy(lambda say: say(function()))
     for answer in copy.answers(lambda: limit_s):
@@ -120,10 +120,10 @@ def run_programs(sources: Sequence[str], seconds: float) -> tuple[str, list[str]
 
     Args:
         sources: the programs.
-        seconds: how long one may take.
+        seconds: the time limit of each program.
 
     Returns:
-        The version of PyTorch, and what each program raised; empty where it came to its end.
+        The version of PyTorch, and the exception of each program; empty if it succeeded.
     """
     return str(torch().__version__), [_raised(source, seconds) for source in sources]
 

@@ -1,4 +1,4 @@
-"""Measure a profile: what makes the dispatcher of the running PyTorch differ from that of other versions."""
+"""Measure a profile: how the dispatcher of the running PyTorch differs from other versions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class NotMeasurableError(DispatchLabError):
     """The dispatcher of this PyTorch cannot be measured.
 
     Args:
-        reason: what is missing, a clause.
+        reason: the missing feature, as a clause.
     """
 
     reason: str
@@ -48,7 +48,7 @@ class NotMeasurableError(DispatchLabError):
 
 
 def measure_profile() -> Profile:
-    """Return the profile of the PyTorch that runs here; best in a process where no package registered anything.
+    """Return the profile of the running PyTorch; call it in a process without registrations of packages.
 
     Raises:
         NotMeasurableError: its slots cannot be read.
@@ -94,7 +94,7 @@ _numbers = count(1)
 
 
 class _Operator:
-    """An operator of its own; its libraries name a line of their own in place of the user's."""
+    """An operator of the probe; its libraries name their own lines, not a line of the user."""
 
     def __init__(self, undo: ExitStack) -> None:
         self._undo, self._mark = undo, CallMark.create()
@@ -109,13 +109,13 @@ class _Operator:
         return made
 
     def impl(self, key: str, number: int = _OTHER) -> Any:
-        """Register a kernel at a key, or without one; return the library that holds it."""
+        """Register a kernel at a key, or without a key; return its library."""
         library = self.library(number)
         library.impl("a", _value(key), stand_in)
         return library
 
     def rows(self) -> dict[str, str]:
-        """Return its computed table: the text behind each key."""
+        """Return the computed table of the operator: the text behind each key."""
         table = str(bindings()._dispatch_dump_table(self.name))
         return dict(line.split(": ", 1) for line in table.splitlines())
 
@@ -137,7 +137,7 @@ class _Operator:
 
 @contextmanager
 def _operator(schema: str = "(Tensor x) -> Tensor") -> Iterator[_Operator]:
-    """Return an operator with a def, unless the schema is empty; it is removed afterwards."""
+    """Return an operator, with a def unless the schema is empty; the block removes it at the end."""
     with ExitStack() as undo:
         made = _Operator(undo)
         if schema:
@@ -176,9 +176,9 @@ def _aliases() -> dict[str, Names]:
 
 
 def _precedence(aliases: Mapping[str, Names]) -> Names:
-    """Return the alias keys between kernels and fallbacks, the winner of a shared slot first.
+    """Return the alias keys in the order of their precedence, the winner of a shared slot first.
 
-    One that shares a slot with no other could stand anywhere, and stands last.
+    A key that shares no slot with another alias key comes last.
     """
     behind: dict[str, set[str]] = {alias: set() for alias in aliases}  # an alias key -> those that come before it
     for one, other in combinations(aliases, 2):
@@ -201,7 +201,7 @@ def _precedence(aliases: Mapping[str, Names]) -> Names:
 
 
 def _taken_from_composite(composite: Names) -> tuple[dict[str, Names], dict[str, Names]]:
-    """Return what each key takes from a composite kernel elsewhere, and what it makes ambiguous."""
+    """Return the slots that each key takes away from a composite kernel, and the slots that it makes ambiguous."""
     takes: dict[str, Names] = {}
     ambiguous: dict[str, list[str]] = {}
     for key in _registered_keys():
@@ -264,7 +264,7 @@ def _fallback(library: Any, key: str) -> None:
 
 
 def _leaves_traces() -> bool:
-    """Return whether something of a refusal stays: a def with its kernel refused, or fallbacks before a refused one."""
+    """Return whether a refusal leaves something behind: a def whose kernel is refused, or a part of a fallback."""
     with _operator("") as operator:
         library = operator.library()
         refused = _is_refused(lambda: library.def_schema_t_t("a(Tensor x, Tensor y) -> Tensor", "CPU", "", "m"))
@@ -277,7 +277,7 @@ def _leaves_traces() -> bool:
 
 
 def _replaceable_fallbacks() -> Names:
-    """Return the runtime keys that accept a second fallback; tried in a copy, which loses PyTorch's own."""
+    """Return the runtime keys that accept a second fallback; tried in a copy, which loses PyTorch's own fallback."""
     return tuple(_said_by_copy(lambda: " ".join(key for key in running_keys().runtime if _replaces(key))).split())
 
 
@@ -292,7 +292,7 @@ def _accepts_fallback_without_slot() -> bool:
 
 
 def _accepts_kernels_in_wildcard_block() -> bool:
-    """Return whether it is accepted; False for a PyTorch that ends the process."""
+    """Return whether such a block is accepted; False if it ends the process."""
     with _operator() as operator:
         library, value = operator.library(kind="IMPL"), _value("CPU")
         return _is_accepted_in_copy(lambda: library.impl(operator.name, value, stand_in))
@@ -319,7 +319,7 @@ def _is_accepted_in_copy(action: Callable[[], object]) -> bool:
 
 
 def _said_by_copy(question: Callable[[], str]) -> str:
-    """Return the output of a function in a copy of this process; empty when it did not finish."""
+    """Return the output of a function in a copy of this process; empty if the function did not finish."""
     try:
         return str(in_a_copy(question, _LONGEST_S))
     except (CopyEndedError, TimeoutError):

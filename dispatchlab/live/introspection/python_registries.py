@@ -1,6 +1,6 @@
 """Read what Python registers in the running PyTorch: the registries of `PYTHON_REGISTRIES`.
 
-Nothing is imported that was not asked for. Where a version keeps a registry elsewhere, or keeps something else in it,
+The functions import only what their caller asks for. If a version keeps a registry elsewhere, or in another form,
 the registry is reported as not found.
 """
 
@@ -37,11 +37,11 @@ class Entry(NamedTuple):
     """An entry of a registry.
 
     Args:
-        operator: the name of the operator, as `PythonRegistration` has it.
-        key: what it is kept by besides.
-        value: the function, or what stands for it.
-        source: the line of the call that registered it, where PyTorch remembers it; empty where it does not.
-        active: False when a newer one has taken its place.
+        operator: the name of the operator, as in `PythonRegistration`.
+        key: the other part of its key in the registry.
+        value: the function, or the object in its place.
+        source: the line of the call that registered it; empty if PyTorch does not remember the line.
+        active: False if a newer entry has replaced it.
     """
 
     operator: str
@@ -55,7 +55,7 @@ def read_whole_layer() -> PythonLayerInMemory:
     """Return the content of the registries after every module of `IMPORTS` is imported.
 
     Returns:
-        The layer. A registry that is not found is named in `missing`; a module that nobody imported, and one that
+        The layer. `missing` names each registry that is not found; a module that was not imported, or
         cannot be imported here, in `not_imported`.
     """
     sites = FunctionSites(package_roots())
@@ -79,7 +79,7 @@ def read_whole_layer() -> PythonLayerInMemory:
 
 
 def read_operators(operators: Iterable[str]) -> PythonLayerInMemory:
-    """Return the entries of some operators alone, in the imported registries."""
+    """Return the entries of some operators in the imported registries."""
     found, missing = _read_all(FunctionSites(package_roots()), frozenset(operators))
     not_imported = [module for module in IMPORTS if module not in sys.modules]
     return python_layer(str(torch().__version__), found, sorted(missing), not_imported)
@@ -91,7 +91,7 @@ def read_now() -> tuple[PythonRegistration, ...]:
 
 
 def _slot(one: PythonRegistration) -> tuple[object, ...]:
-    """Return the identity of a registration, the same whenever it is read."""
+    """Return the identity of a registration, which is the same in every reading."""
     return one.registry, one.operator, one.key, one.function, one.site, one.active
 
 
@@ -127,7 +127,7 @@ def _registration(registry: str, entry: Entry, sites: FunctionSites) -> PythonRe
 
 
 def entries_of(registry: str) -> Iterator[Entry]:
-    """Return the entries of a registry; raise one of `UNREADABLE` where a version keeps something else."""
+    """Return the entries of a registry; raise one of `UNREADABLE` if a version keeps it in another form."""
     reader = _READERS.get(registry)
     if reader is not None:
         yield from reader()

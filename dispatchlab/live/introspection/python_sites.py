@@ -1,4 +1,4 @@
-"""Where Python code that a registry keeps comes from: its function without decorators, and the line of it."""
+"""Find the origin of Python code in a registry: its function without decorators, and the line of this function."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FunctionSite(NamedTuple):
 
     Args:
         function: `module:qualified name`.
-        site: `file:line`; empty where there is none.
+        site: `file:line`; empty without a line.
     """
 
     function: str
@@ -54,7 +54,7 @@ class FunctionSites:
     """Finds the sites of functions.
 
     Args:
-        roots: the folders in which packages are found, as `package_roots` gives them.
+        roots: the folders of packages, as `package_roots` returns them.
     """
 
     def __init__(self, roots: tuple[str, ...]) -> None:
@@ -75,7 +75,7 @@ class FunctionSites:
         return self.itself(self.unwrapped(value))
 
     def itself(self, function: object) -> FunctionSite:
-        """Return a function and its line, whatever it wraps."""
+        """Return a function and its line, without looking through wrappers."""
         code = _code(function)
         return FunctionSite(_name(function), "" if code is None else self.line(code.co_filename, code.co_firstlineno))
 
@@ -114,7 +114,7 @@ class FunctionSites:
 
 
 def _closed_over(function: FunctionType) -> Iterator[object]:
-    """Return the functions in the cells of a closure, each once."""
+    """Return the functions in a closure, each once."""
     seen: set[int] = set()
     for cell in function.__closure__ or ():
         try:
@@ -127,7 +127,7 @@ def _closed_over(function: FunctionType) -> Iterator[object]:
 
 
 def _code(value: object) -> CodeType | None:
-    """Return the code that runs when a value is called, or code of its class."""
+    """Return the code of a callable value, or code of its class."""
     code = getattr(value, "__code__", None)
     if isinstance(code, CodeType):
         return code
@@ -149,7 +149,7 @@ def _is_operator(value: object) -> bool:
 
 
 def _name(function: object) -> str:
-    """Return `module:qualified name` of a function, or of its stand-in."""
+    """Return `module:qualified name` of a function, or of the object in its place."""
     if isinstance(function, FunctionType):  # a decorator may have given it the names of something else
         return f"{function.__globals__.get('__name__', '')}:{function.__code__.co_qualname}"
     if _is_operator(function):

@@ -1,7 +1,7 @@
-"""Queries about single operators of the running PyTorch: schema, dump, table, what its own check finds, and the
+"""Queries about single operators of the running PyTorch: schema, dump, table, PyTorch's own check, and the
 overloads that a call of its name tries.
 
-These functions run where torch is; `LiveEngine.ask` calls them there.
+`LiveEngine.ask` calls these functions in the process that has torch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UPSTREAM = "PyTorch's own check"
 
 
 def operator_names() -> tuple[OperatorName, ...]:
-    """Return every operator with a def or a kernel, without those of this package; sorted."""
+    """Return every operator with a def or a kernel, sorted, without operators of dispatchlab."""
     names = sorted(bindings()._dispatch_get_all_op_names())
     return tuple(name_of(text) for text in names if not is_own(text))
 
@@ -44,9 +44,9 @@ def look_at(names: Sequence[OperatorName]) -> tuple[tuple[Snapshot, tuple[Violat
 
 
 def keys_by_rule(names: Sequence[OperatorName]) -> tuple[tuple[str, ...], ...]:
-    """Return the keys of each operator that `custom_op` and `register_autograd` fill; they redispatch by a rule.
+    """Return the keys that `custom_op` and `register_autograd` fill, for each operator; they redispatch by a rule.
 
-    Read off the lines of PyTorch that made their libraries, whatever call sites are shown for them.
+    The lines of PyTorch that made their libraries show this.
     """
     folder, library = os.path.dirname(torch().__file__), torch().library
     # The second makes the library for several functions, of which `register_autograd` alone registers at Autograd.
@@ -69,13 +69,13 @@ def _keys_of(name: OperatorName, made: re.Pattern[str]) -> tuple[str, ...]:
 
 
 def privateuse1_name() -> str:
-    """Return the name that a package gave the PrivateUse1 backend; empty when none did."""
+    """Return the name that a package gave the PrivateUse1 backend; empty without a name."""
     name = str(bindings()._get_privateuse1_backend_name())
     return "" if name == "privateuseone" else name
 
 
 def schema_text(name: OperatorName) -> str | None:
-    """Return the schema of an operator; None when it has none."""
+    """Return the schema of an operator; None without a schema."""
     try:
         return str(bindings()._dispatch_find_schema_or_throw(name.qualified, name.overload).schema())
     except RuntimeError:
@@ -140,8 +140,8 @@ def overload_order(name: str) -> tuple[str, ...]:
         name: the name without an overload, `ns::name`.
 
     Returns:
-        The overload names, of which the default's is empty text: those of the packet where it was touched, else those
-        that a new one would have. Empty when there is no such operator, or when no packet can be made of it.
+        The overload names, empty text for the default: those of the packet if a program used it, else those
+        of a new packet. Empty if there is no such operator, or if it can have no packet.
     """
     namespace, _, operator = name.partition("::")
     kept = vars(vars(torch().ops).get(namespace, object)).get(operator)
@@ -155,18 +155,18 @@ def overload_order(name: str) -> tuple[str, ...]:
 
 
 def packet_schemas(name: str) -> tuple[tuple[str, str], ...]:
-    """Return the overloads in that order with their schemas, also those that only TorchScript has."""
+    """Return the overloads in this order with their schemas, including overloads that only TorchScript has."""
     schemas = {each.overload_name: str(each) for each in bindings()._jit_get_schemas_for_operator(name)}
     return tuple((overload, schemas[overload]) for overload in overload_order(name) if overload in schemas)
 
 
 def unknown_keys() -> tuple[str, ...]:
-    """Return the running PyTorch's keys that this package does not know, in order; none for a known release."""
+    """Return the keys of the running PyTorch that dispatchlab does not know, in order; empty for a known release."""
     return tuple(name for name in running_keys().numbers if name not in DispatchKey.__members__)
 
 
 def limits_of(unknown: tuple[str, ...]) -> str:
-    """Return a sentence on what works with a PyTorch that has these unknown keys, and what does not."""
+    """Return a sentence about what works, and what does not, with a PyTorch that has these unknown keys."""
     return (
         f"it has {_some(unknown)}, which dispatchlab does not know: registering, releasing and reading slots work; "
         "what is registered there cannot be recorded, written in a scenario or predicted"

@@ -1,6 +1,6 @@
-"""Read the whole registry of the running PyTorch: every operator, kernel and fallback that there is now.
+"""Read the whole registry of the running PyTorch: every present operator, kernel and fallback.
 
-Besides it: what PyTorch remembers of calls of `torch.library`.
+Also read what PyTorch remembers about calls of `torch.library`.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
 
     Args:
         imports: packages to import first, for what they register.
-        only: record these operators alone, and all fallbacks; every operator when left out.
+        only: record only these operators, and all fallbacks; default: every operator.
 
     Returns:
-        The registry, without the operators that this package itself has made here. The debug texts of what Python
-        registered while packages were imported name the lines that did; see Note [Call sites].
+        The registry, without the operators of dispatchlab itself. The debug texts of registrations that Python
+        made while packages were imported name the registering lines; see Note [Call sites].
 
     Raises:
         TorchMissingError: PyTorch cannot be imported.
-        ImportFailedError: one of `imports` cannot be.
+        ImportFailedError: one of `imports` cannot be imported.
         DumpError: the fallbacks cannot be read.
     """
     version, imported = str(torch().__version__), tuple(imports)
@@ -95,8 +95,8 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
 def record_with_python(imports: Iterable[str] = ()) -> Registry:
     """Record all registrations of this process, then those of Python.
 
-    The parts of PyTorch that fill the Python-side registries are imported in between. What they register with the
-    dispatcher is no part of the registry, which is that of a process that has not imported them.
+    Between the two, the parts of PyTorch that fill these registries are imported. Their registrations at the
+    dispatcher are not in the result, which describes a process without these imports.
 
     Raises:
         DispatchLabError: as for `record_registry`.
@@ -106,7 +106,7 @@ def record_with_python(imports: Iterable[str] = ()) -> Registry:
 
 
 class RegistryReader:
-    """A reader of all registrations of this process, again and again; it reads unchanged ones once."""
+    """A reader that reads all registrations of this process several times; it reads unchanged operators only once."""
 
     def __init__(self) -> None:
         self._dumps: dict[str, str] = {}
@@ -153,7 +153,7 @@ _LONG = 200
 
 
 class RegistryMoments(NamedTuple):
-    """A registry before and after the import of packages, and after garbage collection; with the calls for it."""
+    """A registry before and after the import of packages, and after garbage collection, with the registering calls."""
 
     before: Registry
     after: Registry
@@ -162,7 +162,7 @@ class RegistryMoments(NamedTuple):
 
 
 def record_moments(imports: Iterable[str]) -> RegistryMoments:
-    """Record everything before packages are imported, after that, and after garbage was collected.
+    """Record the registry before packages are imported, after the imports, and after garbage collection.
 
     Raises:
         DispatchLabError: as for `record_registry`.
@@ -182,7 +182,7 @@ def record_operators(names: Collection[str]) -> Registry:
 
 
 def all_dumps() -> dict[str, str]:
-    """Return the dump of every operator, without those that this package itself has made."""
+    """Return the dump of every operator, without operators of dispatchlab itself."""
     dump = bindings()._dispatch_dump
     return {name: dump(name) for name in _names()}
 
@@ -191,7 +191,7 @@ _untouched = count()
 
 
 def fallback_rows() -> str:
-    """Return the rows that the backend fallbacks fill, as printed for an operator of our own without kernels."""
+    """Return the rows that the backend fallbacks fill, as printed for an operator without kernels."""
     name = f"untouched_{next(_untouched)}"
     library = bindings()._dispatch_library("FRAGMENT", FALLBACK_ROWS, "")
     library.define(f"{name}() -> ()", "")
@@ -238,7 +238,7 @@ def _fallback(fallback: RecordedFallback, roots: tuple[str, ...]) -> RecordedFal
 
 
 def tags_of(operator: RecordedOperator) -> frozenset[str]:
-    """Return the names of the tags of an operator, which no dump shows."""
+    """Return the names of the tags of an operator; no dump shows them."""
     if operator.is_dangling:
         return frozenset()
     found = bindings()._get_operation_overload(operator.name.qualified, operator.name.overload)

@@ -1,7 +1,7 @@
 """Log who registers: the call site of each registration that Python makes while the log is on.
 
-PyTorch's dumps name the line that made a library. `SiteLog` remembers the lines that registered on it, and puts them
-into what was read from dumps, so that `ownership` and people learn who asked for a registration.
+PyTorch's dumps name the line that made a library. `SiteLog` remembers the lines that registered, and writes them
+into dumps, so that `ownership` and readers see the origin of each registration.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SiteLog(RegistrationWatch):
     """A log of who registered what, between `open` and `pause`."""
 
     def sites(self, operator: str, key: DispatchKey | None, shown: Sequence[str]) -> tuple[CallSite | None, ...]:
-        """Return the site of each kernel of an operator at one key; None where it is not known.
+        """Return the site of each kernel of an operator at one key; None for an unknown site.
 
         Args:
             operator: its full name; empty for backend fallbacks.
@@ -77,7 +77,7 @@ class SiteLog(RegistrationWatch):
 
 
 def _matching(left: list[LoggedRegistration], text: str) -> CallSite | None:
-    """Take and return the site of the newest entry left that can have this debug text."""
+    """Remove and return the site of the newest entry that can have this debug text."""
     for at in range(len(left) - 1, -1, -1):
         if left[at].shown == text:
             return left.pop(at).site
@@ -127,7 +127,7 @@ _of_imports: list[SiteLog] = []
 
 
 def log_of_imports() -> SiteLog | None:
-    """Return the log of all imports of this process that were logged; None when there were none."""
+    """Return the log of all logged imports of this process; None without such imports."""
     return _of_imports[0] if _of_imports else None
 
 
@@ -136,7 +136,7 @@ def import_logged(packages: Iterable[str]) -> None:
 
     Raises:
         ImportFailedError: one cannot be imported.
-        ImportEndedError: one calls `sys.exit`, or raises what no `except Exception` catches.
+        ImportEndedError: one calls `sys.exit`, or raises an error that `except Exception` does not catch.
     """
     names = tuple(packages)
     if names:
@@ -158,7 +158,7 @@ def registrations_logged() -> Iterator[None]:
 
 
 def running_ownership() -> Ownership:
-    """Return PyTorch's own part of this process."""
+    """Return the registrations of this process that belong to PyTorch."""
     folder = os.path.dirname(os.path.dirname(torch_folder()))
     known = bindings()._dispatch_dump("aten::relu")
     installed = dict.fromkeys(os.path.join(path, "") for path in (folder, os.path.realpath(folder)))

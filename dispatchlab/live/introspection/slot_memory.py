@@ -1,7 +1,7 @@
-"""Read which kernel object sits in each slot of an operator's table, where calls read it.
+"""Read the kernel object in each slot of an operator's table, from the memory that calls use.
 
-No binding of PyTorch shows what a slot holds: `dump_table` is recomputed when it is asked for, and so is the kernel
-that `_dispatch_get_computed_kernel_for_dispatch_key` gives. See Note [Reading the slots].
+No binding of PyTorch shows the content of a slot: `dump_table` computes the table again, and so does the function
+`_dispatch_get_computed_kernel_for_dispatch_key`. See Note [Reading the slots].
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class MemoryLayout:
         table: bytes from the start of an operator's entry to its table.
         stride: bytes from one slot to the next.
         sentinel: the end node of the dispatcher's list of operators.
-        count: how many slots there are.
-        old_strings: strings have the old ABI of libstdc++.
+        count: the number of slots.
+        old_strings: whether strings have the old ABI of libstdc++.
     """
 
     table: int
@@ -80,7 +80,7 @@ def fingerprint(functor: int, boxed: int) -> int:
 
 
 class SlotView:
-    """The slots of one living operator entry. Reading it after the entry died is undefined.
+    """The slots of one operator entry. After the entry is destroyed, reading is undefined.
 
     Args:
         layout: where the table is.
@@ -97,7 +97,7 @@ class SlotView:
         self.found: Fingerprints = np.empty(count, dtype=np.uint64)
 
     def fingerprints(self) -> Fingerprints:
-        """Return the identity of the kernel in each slot; the next call uses the array again."""
+        """Return the identity of the kernel in each slot; the next call overwrites this array."""
         np.multiply(self.boxed, np.uint64(_SPREAD), self.found)
         np.add(self.found, self.functor, self.found)
         return self.found
@@ -107,14 +107,14 @@ _MARK = np.uint64(0x5A5A5A5A5A5A5A58)
 
 
 def recomputed_by(view: SlotView, action: Callable[[], object]) -> tuple[int, ...]:
-    """Return the slots that an action writes, changed or not; a refused action counts as well.
+    """Return the slots that an action writes, changed or not; the action may be refused.
 
-    The boxed function of every slot is overwritten meanwhile, and put back where nobody has written a new one, so
-    the action must not call the operator, or take its entry away.
+    During the action, the boxed function of every slot is overwritten; unwritten slots are restored afterwards. So
+    the action must not call the operator or remove its entry.
 
     Args:
         view: the slots of an operator.
-        action: what is done; a RuntimeError of it is dropped.
+        action: the action; its RuntimeError is ignored.
     """
     before = view.boxed.copy()
     view.boxed[:] = _MARK
@@ -129,9 +129,9 @@ def recomputed_by(view: SlotView, action: Callable[[], object]) -> tuple[int, ..
 
 
 def entry_address(layout: MemoryLayout, name: str, overload: str = "") -> int | None:
-    """Return the address of an operator's entry, with a schema or without; None when there is no such operator.
+    """Return the address of an operator's entry, with or without a schema; None if there is no such operator.
 
-    The newest operators are looked at first, so one that was just registered is found at once.
+    The search begins at the newest operators, so it quickly finds a new operator.
     """
     wanted, wanted_overload = name.encode(), overload.encode()
     for address, (text, size), (text2, size2) in _entries(layout):
@@ -167,7 +167,7 @@ def _entries(layout: MemoryLayout) -> Iterator[tuple[int, tuple[int, int], tuple
 
 @cache
 def memory_layout() -> MemoryLayout | None:
-    """Find the table in this process; None when it does not agree with what the bindings show."""
+    """Find the table in this process; None if it disagrees with the bindings."""
     if sys.platform != "linux" or sys.maxsize < 2**32 or sys.byteorder != "little":
         return None
     c = bindings()

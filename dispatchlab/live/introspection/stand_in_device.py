@@ -1,4 +1,4 @@
-"""A device that stands in for one at PrivateUse1: runs a program there, on the CPU's memory, and notes its calls."""
+"""A stand-in device at PrivateUse1: it runs a program in the memory of the CPU, and notes the calls."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ class StandInError(DispatchLabError):
 
 
 def run_on_stand_in(path: str, name: str, kernels: Sequence[str], fallback: bool) -> ProgramRun:  # noqa: FBT001  a worker takes no names
-    """Run a program on a device of that name, for which one at PrivateUse1 stands in; once in a process.
+    """Run a program on a device of that name, a stand-in at PrivateUse1; only once in a process.
 
     Args:
         path: the program.
-        name: what it calls the device.
+        name: the name of the device in the program.
         kernels: the operators, with overload, that the backend has kernels for.
-        fallback: the backend has a fallback to the CPU.
+        fallback: whether the backend has a fallback to the CPU.
 
     Raises:
-        StandInError: this PyTorch cannot.
+        StandInError: this PyTorch cannot provide a stand-in device.
     """
     device = _Device(frozenset(kernels), fallback=fallback)
     device.register(name)
@@ -61,11 +61,11 @@ def run_on_stand_in(path: str, name: str, kernels: Sequence[str], fallback: bool
 
 
 class _NotMovedError(Exception):
-    """A tensor cannot be one of the other device."""
+    """A tensor cannot be moved to the other device."""
 
 
 class _Module:
-    """The module `torch.npu` as PyTorch expects it: one device, with the random numbers of the CPU."""
+    """A module such as `torch.npu`: one device, with the random numbers of the CPU."""
 
     def is_available(self) -> bool:
         return True
@@ -117,10 +117,10 @@ class _Device:
         self._pointer.restype, self._pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
     def register(self, name: str) -> None:
-        """Have the device in this process.
+        """Register the device in this process.
 
         Raises:
-            StandInError: this PyTorch cannot.
+            StandInError: this PyTorch cannot provide a stand-in device.
         """
         module: Any = torch()
         made = getattr(
@@ -151,7 +151,7 @@ class _Device:
         self._libraries.append(lazy)
 
     def called(self, op: Any, *positional: Any, **named: Any) -> Any:
-        """Note a call that reached the device, and have the CPU's kernel do it."""
+        """Note a call that reached the device, and run the CPU kernel for it."""
         if getattr(self._local, "quiet", False):  # of this device's own doing
             return op.redispatch(self._cpu, *positional, **named)
         name = str(op._name)
@@ -200,7 +200,7 @@ class _Device:
         return self._back(found, pairs)
 
     def _copied(self, one: Any) -> Any:
-        """Return a CPU tensor with the same content; some kernels let the memory of an output grow."""
+        """Return a CPU tensor with the same content, because some kernels resize the memory of an output."""
         made = torch().empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype, device="cpu")
         return made.copy_(self._moved(one, _CPU_DEVICE)) if one.untyped_storage().nbytes() else made
 
@@ -261,7 +261,7 @@ class _Device:
         return self._grow(tensor, size, like.stride())
 
     def _grow(self, tensor: Any, shape: Sequence[int], stride: Sequence[int]) -> Any:
-        """Give a tensor this shape, in its own memory where that is large enough."""
+        """Give a tensor this shape, in its own memory if the memory is large enough."""
         module: Any = torch()
         if (tensor.shape, tensor.stride()) == (tuple(shape), tuple(stride)):
             return tensor
@@ -286,7 +286,7 @@ def _bound(function: Callable[..., Any], op: Any) -> Callable[..., Any]:
 
 
 def _without_numbers(op: Any, positional: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return number arguments as tensors again where they were tensors: PyTorch hands them over as numbers."""
+    """Convert number arguments to tensors if the caller passed tensors, because PyTorch passes them as numbers."""
     wrong = [at for at, one in enumerate(positional) if isinstance(one, int | float | complex) and _is_tensor(op, at)]
     if not wrong:
         return positional
@@ -350,7 +350,7 @@ _WRITTEN: Mapping[str, Callable[..., Any]] = {
 
 
 def run_file(path: str) -> str:
-    """Run a Python file as a program, and return its exception; nothing when it came to its end."""
+    """Run a Python file as a program, and return its exception; None if it succeeded."""
     before = sys.argv
     sys.argv = [path]
     sys.path.insert(0, str(Path(path).resolve().parent))

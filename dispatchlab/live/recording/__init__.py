@@ -1,8 +1,8 @@
-"""What importing packages registers: watched, recorded as a scenario, and compared after several orders of imports.
+"""Record what packages register when they are imported, and compare several orders of imports.
 
-- `module_blocks`: what module bodies register, as modules that come as a whole.
-- `module_watch`: what each module body registers and imports, in program order.
-- `record_package`: packages as a scenario.
-- `package_facts`: what every question about packages is asked of, read in one process that imports them once.
-- `order_runs`: orders of imports, each in a fresh process, and what is there afterwards.
+- `module_blocks`: the registrations of each module body, as one module of a scenario.
+- `module_watch`: the registrations and imports of each module body, in program order.
+- `record_package`: the registrations of packages, as a scenario.
+- `package_facts`: the facts for all questions about packages, from one process that imports them once.
+- `order_runs`: orders of imports, each in a new process, and the state after each.
 """

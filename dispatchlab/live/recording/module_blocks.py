@@ -1,4 +1,4 @@
-"""What module bodies register, as modules that come as a whole, and the order that their imports ask for."""
+"""Make modules of a scenario from module bodies, with the order that their imports need."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Blocks: TypeAlias = tuple[tuple[Module, ...], tuple[tuple[int, int], ...]]
 
 
 def blocks_of(bodies: Mapping[str, Sequence[int | str]]) -> Blocks:
-    """Return the modules that register something, and the chains between them. See Note [Modules as blocks].
+    """Return the modules that register, and the chains that their imports need. See Note [Modules as blocks].
 
     >>> blocks_of({"a": [0], "b": ["a", 1, 2], "c": [3]})
     ((Module(name='a', registrations=(0,)), Module(name='b', registrations=(1, 2)), Module(name='c', \
 registrations=(3,))), ((0, 1),))
 
     Args:
-        bodies: by module, the numbers of its registrations and the modules that it imports, in program order.
+        bodies: for each module, the numbers of its registrations and the modules that it imports, in program order.
     """
     imports = {name: _imported(name, body, bodies) for name, body in bodies.items()}
     groups = _circles(imports)
@@ -47,7 +47,7 @@ registrations=(3,))), ((0, 1),))
 
 
 def _imported(name: str, body: Sequence[int | str], bodies: Mapping[str, object]) -> list[str]:
-    """Return the modules that have run or are running when a body ends: its imports and the packages around them."""
+    """Return the modules that run before the end of a body: its imports and the packages around them."""
     loaded = [each for item in body if isinstance(item, str) for each in _with_parents(item)]
     return [each for each in dict.fromkeys([*_with_parents(name), *loaded]) if each in bodies and each != name]
 

@@ -1,4 +1,4 @@
-"""Watch module bodies while packages are imported: what each registers and imports, in program order."""
+"""Watch module bodies while packages are imported: their registrations and imports, in program order."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ PYTHON_LINE = re.compile(r"\.py:\d+$")
 
 
 class ModuleWatch:
-    """A watch over module bodies, from the inside of a `with` block on.
+    """A watch over module bodies, which begins when its `with` block begins.
 
     Args:
-        packages: what is imported; a registration that no module body made counts as one of the first of them.
-        roots: the folders that debug texts are shown without.
-        dumps: the dumps of all operators; read when left out.
+        packages: the imported packages; a registration that no module body made belongs to the first package.
+        roots: the folders that are removed from debug texts.
+        dumps: the dumps of all operators; default: read them.
     """
 
     def __init__(self, packages: Sequence[str], roots: tuple[str, ...], dumps: Mapping[str, str] | None = None) -> None:
@@ -79,11 +79,11 @@ class ModuleWatch:
         self._wrapped.put_back()
 
     def registered(self, what: object) -> None:
-        """Note that the running body registered something just now."""
+        """Note that the running body has just made this registration."""
         self._add(what)
 
     def owners(self) -> dict[object, str]:
-        """Return the module of each registration, by what `registered` was given and by what C++ registered."""
+        """Return the module of each registration: those given to `registered`, and those by C++."""
         return {
             event: name
             for name, body in self._bodies.items()
@@ -93,10 +93,10 @@ class ModuleWatch:
         }
 
     def modules(self, numbers: Mapping[object, Sequence[int]]) -> Blocks:
-        """Return the modules that register, and the chains that their imports need.
+        """Return the modules that register, and the chains of modules that their imports need.
 
         Args:
-            numbers: by what `registered` was given, and by what C++ registered; nothing else counts.
+            numbers: the number of each registration, given to `registered` or made by C++; others are ignored.
         """
         owners = self.owners()
         found = {
@@ -149,7 +149,7 @@ class ModuleWatch:
 
     @contextmanager
     def _loading(self, path: object) -> Iterator[None]:
-        """Load a shared library; new registrations are its own, unless Python made them before."""
+        """Load a shared library; it makes the new registrations, except those that Python made before."""
         if not isinstance(path, str | os.PathLike) or not knows_torch(path):
             yield
             return
@@ -174,9 +174,9 @@ class ModuleWatch:
         self._bodies.setdefault(running[0], []).append(what)
 
     def _running(self) -> Iterator[str]:
-        """Return the running module bodies, the innermost first, without those of PyTorch and our own.
+        """Return the running module bodies, the innermost first, without PyTorch's and dispatchlab's.
 
-        Below what a thread runs lies what the main thread does meanwhile: a body that started it, and mostly waits.
+        For a thread, the bodies that the main thread is running come last: one of them started the thread.
         """
         yield from self._bodies_on(sys._getframe(1))
         if threading.current_thread() is not threading.main_thread():
@@ -194,7 +194,7 @@ class ModuleWatch:
 
 
 def native(operator: object, key: object, debug: str) -> Native:
-    """Return the stand-in for a registration by C++; the key of a def is None."""
+    """Return the stand-in for a C++ registration; the key of a def is None."""
     return str(operator), "" if key is None else str(key), debug
 
 

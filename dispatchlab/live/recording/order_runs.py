@@ -1,7 +1,7 @@
-"""Import modules in some order, each order in a fresh process, and read what is there afterwards.
+"""Import modules in several orders, each order in a new process, and read the state afterwards.
 
-A process that has PyTorch, and a package around all modules, forks a process for each order, since importing PyTorch
-takes seconds, and importing a module often less than one.
+A process that has imported PyTorch, and a package around all modules, forks for each order, because importing PyTorch
+takes seconds, but importing a module often takes less than one second.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from dispatchlab.registries.model import RecordedFallback
 
 
 def run_orders(orders: Sequence[Order], limit_s: float, jobs: int, first: Sequence[str] = ()) -> tuple[OrderRun, ...]:
-    """Run some orders, each in a process of its own.
+    """Run some orders, each in a new process.
 
     Args:
         orders: the orders.
-        limit_s: the bound on the seconds of one import.
+        limit_s: the time limit of one import, in seconds.
         jobs: how many orders run at once.
-        first: the packages around all modules, which are imported once for all orders.
+        first: the packages around all modules; they are imported once for all orders.
 
     Raises:
-        ImportFailedError: one of these cannot be imported.
+        ImportFailedError: one of the packages in `first` cannot be imported.
     """
     before = _before()
     import_logged(first)
@@ -72,7 +72,7 @@ def _run(order: Order, copy: ProcessCopy, limit_s: float) -> OrderRun:
     """Return the result of an order.
 
     Raises:
-        ImportTimeoutError: an import takes longer.
+        ImportTimeoutError: an import takes too long.
     """
     module = ""
     try:
@@ -91,7 +91,7 @@ def _ended(order: Order, module: str, how: str) -> OrderRun:
 
 
 def _import(order: Order, before: _Before, say: Say) -> None:
-    """Import modules in this very process, and send its state; runs in the process of an order."""
+    """Import modules in this process, and send its state; runs in the process of one order."""
     forget_import_listeners()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -1,4 +1,4 @@
-"""Everything that is asked about packages, read in one process that imports them once."""
+"""The facts for all questions about packages, read in one process that imports them once."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class PackageFacts:
     """The facts from one import of packages.
 
     Args:
-        record: what they register.
-        moments: the registry before it, after it, and after garbage was collected.
-        later: the modules that were imported after the packages, which do not import them.
+        record: their registrations.
+        moments: the registry before the import, after it, and after garbage collection.
+        later: modules that the packages do not import, which were imported after the packages.
         failed: the modules that could not be imported, with the reason.
-        along: the modules that the packages import by themselves.
-        threads: whether the packages started threads, which a copy of the process lacks.
+        along: the modules that the packages import.
+        threads: whether the packages started threads, which a copy of the process does not have.
     """
 
     record: PackageRecord
@@ -46,9 +46,9 @@ def package_facts(
 
     Args:
         packages: the modules, imported in this order.
-        submodules: modules that are imported afterwards; one that fails costs itself alone.
-        failed: is called with the failure of each module.
-        imported: is called when all are imported and garbage was collected, before the facts are read.
+        submodules: modules to import afterwards; if one fails, the others are still imported.
+        failed: a function that gets the failure of each module.
+        imported: a function to call after imports and garbage collection, before the facts are read.
 
     Raises:
         ImportFailedError: one cannot be imported.
@@ -67,13 +67,13 @@ def package_facts(
 
 
 def _threads() -> int:
-    """Return how many threads this process has; 0 where the system does not say."""
+    """Return the number of threads of this process; 0 if the system does not say."""
     tasks = Path("/proc/self/task")
     return len(list(tasks.iterdir())) if tasks.is_dir() else 0
 
 
 class _Witness:
-    """Reads the registry while a recording goes on."""
+    """Reads the registry during a recording."""
 
     def __init__(
         self, submodules: Sequence[str], fails: Callable[[ImportFailedError], None], then: Callable[[], None]

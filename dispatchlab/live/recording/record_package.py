@@ -1,7 +1,7 @@
-"""Record what importing packages registers as a scenario, each registration with its call site.
+"""Record the registrations of packages as a scenario, each registration with its call site.
 
-Python registrations are watched as they are made; those of C++, which make no call that could be watched, are found by
-comparing dumps before and after. Run it in a process that has not imported the packages.
+Python registrations are watched. C++ registrations make no call that can be watched, so they are found by
+comparing dumps before and after the import. Run this in a process that has not imported the packages.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ class PackageRecord:
 
     Args:
         text: the scenario, as the text of a file.
-        torch: the version of the PyTorch that they were imported into.
-        registry: the bundled registry of that version; None when there is none.
-        registrations: how many registrations the packages made.
-        foundations: the operators of others that kernels of the packages are for, by name; their defs come first.
-        sites: the lines of Python that made them, sorted, as `file:line`, or `file:line via file:line` with the helpers
-            that a line called; C++ not counted.
-        operators: how many operators got a def.
-        dangling: operators with kernels and no def, by name.
+        torch: the version of PyTorch.
+        registry: the bundled registry of that version; None if there is none.
+        registrations: the number of registrations of the packages.
+        foundations: operators of other packages that these packages have kernels for, by name; their defs come first.
+        sites: the Python lines that made the registrations, sorted, as `file:line`, or `file:line via file:line` if the
+            line called a helper; without C++.
+        operators: the number of operators that got a def.
+        dangling: operators with kernels but no def, by name.
         kernels: how many kernels were registered, those of C++ and backend fallbacks included.
         native: how many defs and kernels C++ registered.
         others: how many registrations come from packages that were not asked for, by package.
         by_torch: how many calls PyTorch made for itself, which are left out.
         unreadable: what could not be read or written and is left out, a sentence each.
-        in_python: the entries of the registries of Python that are new, those of PyTorch's own left out.
+        in_python: the new entries of the registries of Python, without PyTorch's own entries.
         registering: the modules that register something.
     """
 
@@ -106,10 +106,10 @@ class Witness(Protocol):
         """Import the packages."""
 
     def imported(self) -> None:
-        """Note that they are imported, and that no garbage was collected since."""
+        """Note that the packages are imported, before garbage collection."""
 
     def collected(self) -> None:
-        """Garbage was collected."""
+        """Note that garbage was collected."""
 
 
 def record_packages(packages: Sequence[str], witness: Witness | None = None) -> PackageRecord:
@@ -117,7 +117,7 @@ def record_packages(packages: Sequence[str], witness: Witness | None = None) -> 
 
     Args:
         packages: the modules, imported in this order.
-        witness: reads something besides.
+        witness: a reader of further facts.
 
     Raises:
         ImportFailedError: one cannot be imported.
@@ -178,17 +178,17 @@ def record_packages(packages: Sequence[str], witness: Witness | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class _WatchedImports:
-    """The registrations seen while packages were imported.
+    """The registrations that were seen while packages were imported.
 
     Args:
         torch: the version of PyTorch.
         roots: the folders in which packages are found.
         before: the dumps of all operators, by name.
-        after: those when the packages were imported.
-        calls: the calls that registered.
-        modules: what each module body did, in program order.
-        fallbacks: the backend fallbacks that there were before.
-        in_python: the entries of the registries of Python that are new, those of PyTorch's own left out.
+        after: the dumps after the imports.
+        calls: the registering calls.
+        modules: the registrations and imports of each module body, in program order.
+        fallbacks: the backend fallbacks before the imports.
+        in_python: the new entries of the registries of Python, without PyTorch's own entries.
     """
 
     torch: str
@@ -202,7 +202,7 @@ class _WatchedImports:
 
     @property
     def kept(self) -> list[WatchedCall]:
-        """The calls that were not taken back."""
+        """The calls whose registrations were not released."""
         return [call for call in self.calls.calls if not call.released]
 
 
@@ -244,11 +244,11 @@ def _registering(watched: _WatchedImports, calls: Sequence[WatchedCall], native:
 def _modules_of(
     watched: _WatchedImports, events: Mapping[int, object], registrations: Sequence[Registration]
 ) -> Blocks:
-    """Return the modules, with the numbers of their registrations, and the order that their imports need.
+    """Return the modules with the numbers of their registrations, and the order that their imports need.
 
     Args:
-        watched: what was seen.
-        events: what stands for a registration where the modules were watched, by its `id`.
+        watched: the watched registrations.
+        events: the number of each registration in the watch of the modules, by `id`.
         registrations: the registrations of the scenario.
     """
     numbers: dict[object, list[int]] = {}
@@ -264,7 +264,7 @@ def _call_text(call: WatchedCall) -> str:
 
 
 class _Reader:
-    """A reader of PyTorch's output. An unreadable part is one finding about one operator, and costs nothing else."""
+    """A reader of PyTorch's output. An unreadable part is reported for its operator, and everything else is read."""
 
     def __init__(self, roots: tuple[str, ...]) -> None:
         self._roots = roots
@@ -272,7 +272,7 @@ class _Reader:
 
     @property
     def unreadable(self) -> tuple[str, ...]:
-        """The sentences on what could not be read."""
+        """A sentence for each unreadable part."""
         return tuple(self._found)
 
     def dump(self, name: str, text: str | None) -> RecordedOperator | None:
@@ -284,7 +284,7 @@ class _Reader:
             return None
 
     def registrations(self, operator: RecordedOperator, *, def_only: bool = False) -> Iterator[Def | Impl]:
-        """Return the def and the kernels of an operator, of each key the oldest first."""
+        """Return the def and the kernels of an operator; the kernels of each key begin with the oldest."""
         name = str(operator.name)
         if operator.schema is not None:
             try:
@@ -340,7 +340,7 @@ def _written(
     registrations: tuple[Registration, ...],
     modules_of: Callable[[Sequence[Registration]], Blocks],
 ) -> tuple[str, list[str]]:
-    """Return the text of a scenario with all registrations that can be written, and a sentence for each that cannot."""
+    """Return a scenario as text, with all registrations that can be written, and a sentence for each other one."""
 
     def text(some: tuple[Registration, ...]) -> str:
         named = operators_named_by(some)
@@ -392,7 +392,7 @@ def _registered_at(calls: Sequence[WatchedCall]) -> Iterator[tuple[str, Dispatch
 def _added_fallbacks(
     watched: _WatchedImports, by_python: Counter[tuple[str, DispatchKey | None]]
 ) -> Iterator[Fallback]:
-    """Return the backend fallbacks of C++ without PyTorch's: those of libraries, and others that are there now."""
+    """Return the new backend fallbacks of C++, without PyTorch's own."""
     ownership, brought = running_ownership(), watched.modules.fallbacks
     others = [one for one in read_fallbacks(fallback_rows()) if one not in brought and not by_python["", one.key]]
     for one in (*brought, *others):
@@ -408,9 +408,9 @@ def _added(
     watched: Counter[tuple[str, DispatchKey | None]],
     reader: _Reader,
 ) -> list[RecordedOperator]:
-    """Return new defs and kernels that were not watched: those of C++, without PyTorch's.
+    """Return the new defs and kernels of C++, which were not watched, without PyTorch's own.
 
-    Python libraries that are older than the watch are left out, too.
+    Registrations on Python libraries that are older than the watch are also left out.
     """
     ownership = running_ownership()
     found = []
@@ -438,7 +438,7 @@ def _added(
 
 
 def _only_new(now: RecordedOperator, new: Sequence[RecordedKernel], *, is_new: bool) -> RecordedOperator:
-    """Return the operator with its new kernels alone, newest first, and its schema if that is new."""
+    """Return the operator with only its new kernels, newest first, and its schema if the schema is new."""
     by_key: dict[DispatchKey, list[RecordedKernel]] = {}
     for kernel in new:
         by_key.setdefault(kernel.key, []).append(kernel)
@@ -447,7 +447,7 @@ def _only_new(now: RecordedOperator, new: Sequence[RecordedKernel], *, is_new: b
 
 
 def _foundations(registrations: Sequence[Registration], dumps: Mapping[str, str], reader: _Reader) -> Iterator[Def]:
-    """Return the defs by others of operators that the packages have kernels for."""
+    """Return the defs of other packages' operators that these packages have kernels for."""
     defined = {str(one.operator.within(_home(each))) for each in registrations for one in _defs_in(each)}
     for name in operators_named_by(registrations):
         operator = None if str(name) in defined else reader.dump(str(name), dumps.get(str(name)))
@@ -466,7 +466,7 @@ def _defs_in(registration: Registration) -> Iterator[Def]:
 
 
 def _namespace(touched: set[OperatorName]) -> str:
-    """Return the namespace of most operators, which need not write it."""
+    """Return the namespace of most operators; the scenario omits it in their names."""
     counts = Counter(name.namespace for name in sorted(touched, key=str))
     return counts.most_common(1)[0][0] if counts else "test"
 
@@ -505,7 +505,7 @@ def _plain(call: WatchedCall, debug: str) -> Registration:
 
 
 def _in_block(one: Registered) -> Registered:
-    """Return the registration as it stands in its block, where a def needs no namespace."""
+    """Return the registration as its block writes it, where a def needs no namespace."""
     if isinstance(one, Def) and not isinstance(one.schema, OperatorName):
         return replace(one, schema=clone_with_name(one.schema, one.operator.without_namespace))
     return one

@@ -1,7 +1,7 @@
-"""Sandboxes in the running PyTorch: fresh namespaces, what they show, and the engine that hands them out.
+"""Sandboxes in the running PyTorch: new namespaces, their observation, and the engine that makes them.
 
-- `kept_in_python`: what the running PyTorch keeps in Python for an operator.
-- `journal`: the sequence that a sandbox is at, readable after a crash.
+- `kept_in_python`: the entries that PyTorch keeps in Python for an operator.
+- `journal`: the sequence that a sandbox has run, readable after a crash.
 - `observation`: snapshots and stale slots of a sandbox's operators.
-- `sandbox`: registers and releases; `LocalEngine`, the PyTorch of this process, hands sandboxes out.
+- `sandbox`: registers and releases; `LocalEngine`, the PyTorch of this process, makes sandboxes.
 """

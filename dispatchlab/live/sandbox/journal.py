@@ -1,4 +1,4 @@
-"""The journal of a sandbox: the sequence it is at, readable by another process after this one died."""
+"""The journal of a sandbox: its sequence so far, which another process can read after a crash of this one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Journal:
     """A file with the steps of the current sandbox.
 
     Args:
-        file: the file: a descriptor, or the path of one that has a name. Made by `Journal.create`.
+        file: the file, as a descriptor or a path. `Journal.create` makes it.
     """
 
     def __init__(self, file: int | str) -> None:
@@ -58,13 +58,13 @@ class Journal:
         self._count[0] = 0
 
     def write(self, step: int) -> None:
-        """Note that this step is about to be made."""
+        """Note that this step comes next."""
         at = self._count[0]
         self._steps[at % _CAPACITY] = step
         self._count[0] = at + 1
 
     def sequence(self) -> tuple[StepSequence, int]:
-        """Return the kept steps, oldest first, and the number of older ones."""
+        """Return the kept steps, oldest first, and the number of older steps."""
         count: int = self._count[0]
         kept = min(count, _CAPACITY)
         steps = tuple(self._steps[at % _CAPACITY] for at in range(count - kept, count))

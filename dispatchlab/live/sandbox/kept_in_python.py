@@ -1,4 +1,4 @@
-"""What the running PyTorch keeps in Python for an operator of a sandbox, in the words of the lab engine's state."""
+"""Read the entries that PyTorch keeps in Python for an operator of a sandbox, in the form of the lab engine's state."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ UNKNOWN = "made by nobody here"
 
 
 def kept_in_python(qualified: str, mark: CallMark) -> str:
-    """Return a line for each entry, with the debug texts of the mark; see `PythonState.text`.
+    """Return a line for each entry, with the debug texts of this mark; see `PythonState.text`.
 
     Args:
-        qualified: the operator, as PyTorch has it.
-        mark: what the calls of the sandbox are marked with.
+        qualified: the name of the operator in PyTorch.
+        mark: the mark of the sandbox's calls.
     """
     lines: list[str] = []
     kept = {(registry, key): functions for registry, key, functions in _entries(qualified)}
@@ -40,7 +40,7 @@ def _text(function: object, mark: CallMark) -> str:
 
 
 def number_of(function: object) -> int | None:
-    """Return the number of the call that brought a function, under its wrappers; else that of its `custom_op`."""
+    """Return the number of the call that registered the function under the wrappers, or of its `custom_op`."""
     custom_op = torch()._library.custom_ops.CustomOpDef
     owners: list[Any] = []
     left, seen = deque([function]), set[int]()
@@ -65,7 +65,7 @@ def _closed_over(function: FunctionType) -> Iterator[object]:
 
 
 def _entries(qualified: str) -> Iterator[tuple[str, str, list[object]]]:
-    """Return the registry, the key in it, and the functions that are registered there, newest first."""
+    """Return the registry, the key, and the functions that are registered at the key, newest first."""
     found = torch()._library.simple_registry.singleton._data.get(qualified)
     if found is not None:
         holder = getattr(found, "fake_impl", None) or found.abstract_impl

@@ -50,7 +50,7 @@ STALE = "stale slot"
 
 
 class HeldKernel(NamedTuple):
-    """The content of a stale slot: the number of a kernel, None when it is not known; and its row, None for none."""
+    """The content of a stale slot: the number of a kernel (None if unknown), and its row (None for an empty slot)."""
 
     number: int | None
     text: str | None
@@ -60,7 +60,7 @@ class Observation:
     """The observation of an operator with one dump and one table. See Note [The observation cache].
 
     Args:
-        snapshot: what is shown.
+        snapshot: the snapshot.
         table: the table, by kernels.
     """
 
@@ -79,9 +79,9 @@ class ObservedSet:
     """The observation of an active set of this sandbox for one operator.
 
     Args:
-        dump: the dump as PyTorch printed it.
-        table: the table as PyTorch printed it.
-        observation: what was seen.
+        dump: the dump that PyTorch printed.
+        table: the table that PyTorch printed.
+        observation: the observation.
     """
 
     __slots__ = ("dump", "kernels", "observation", "snapshot", "table", "visits")
@@ -93,11 +93,11 @@ class ObservedSet:
 
 
 class ObservedOperator:
-    """An operator that is registered or looked at.
+    """An operator that is registered or observed.
 
     Args:
-        name: its name, as the user has it.
-        raw: the name that it has in PyTorch.
+        name: the user's name of the operator.
+        raw: its name in PyTorch.
     """
 
     __slots__ = ("active", "held", "last", "name", "raw", "raw_text", "sets", "slots", "stale", "version")
@@ -116,13 +116,13 @@ class ObservedOperator:
 class Observer:
     """Observes the operators of one sandbox.
 
-    Whoever registers and releases there keeps two values up to date: `version` changes with everything that is done,
-    and `active_set` has a bit for each registration that is in force.
+    The code that registers and releases updates two values: `version` changes with every step,
+    and `active_set` has a bit for each active registration.
 
     Args:
-        libraries: how the sandbox spells the names of operators.
-        names: puts the user's names back.
-        cache: what was observed with which dump and table, in any sandbox that shares the names.
+        libraries: the libraries of the sandbox, which translate names of operators.
+        names: restores the user's names.
+        cache: the observation for each dump and table, from all sandboxes that share the names.
     """
 
     def __init__(self, libraries: Libraries, names: KernelNames, cache: ObservationCache) -> None:
@@ -140,7 +140,7 @@ class Observer:
         self._remembered: list[OperatorName] = []
 
     def snapshot(self, name: OperatorName, /) -> Snapshot:
-        """Return what PyTorch shows of the operator now, and the content of its slots; Python's entries where read."""
+        """Return PyTorch's present output about the operator, the content of its slots, and perhaps Python's entries."""
         found = self._snapshot(name)
         if not self.reads_python:
             return found
@@ -174,7 +174,7 @@ class Observer:
         return operator.stale[0]
 
     def violations(self, name: OperatorName, /) -> tuple[Violation, ...]:
-        """Return slots that differ from the computed table, and the results of PyTorch's own check."""
+        """Return the slots that differ from the computed table, and the results of PyTorch's own check."""
         operator = self._by_id.get(id(name)) or self._remember(name)
         if operator.version != self.version:
             self.snapshot(name)
@@ -198,7 +198,7 @@ class Observer:
         return operator
 
     def schema_of(self, operator: ObservedOperator) -> str | None:
-        """Return its schema with the user's names; None when it has none."""
+        """Return the schema of an operator with the user's names; None without a schema."""
         found = schema_text(operator.raw)
         return None if found is None else self.shown(found)
 
@@ -207,16 +207,16 @@ class Observer:
         return self._names.shown(text, self._libraries.prefix)
 
     def forget_released(self) -> None:
-        """Forget the kernels that are gone and in no slot any more."""
+        """Forget the released kernels that no slot holds any more."""
         if self.objects is not None and self.objects.released:
             self.objects.forget_released(each.slots for each in self._operators.values() if each.slots is not None)
 
     def stop_reading_slots(self) -> None:
-        """Use the bindings alone from now on: there are kernels that slots cannot distinguish."""
+        """Use only the bindings from now on, because slots cannot distinguish some kernels."""
         self.objects, self.every_table = None, True
 
     def read_python(self) -> None:
-        """Show Python's entries of operators from now on."""
+        """Also observe Python's entries of operators from now on."""
         self.reads_python = True
 
     def _remember(self, name: OperatorName) -> ObservedOperator:
@@ -247,7 +247,7 @@ class Observer:
         return found
 
     def _agrees(self, operator: ObservedOperator, known: ObservedSet) -> bool:
-        """Return whether the slots hold what the table shows."""
+        """Return whether the slots agree with the table."""
         objects = self.objects
         if objects is None:
             table = known.observation.table
@@ -298,15 +298,15 @@ def _stale_slots(
     objects: KernelObjects,
     names: KernelNames,
 ) -> dict[int, HeldKernel]:
-    """Return the slots that differ from the table, with their content.
+    """Return the slots whose content differs from the table, with this content.
 
     Args:
-        found: what the slots show.
+        found: the present content of the slots.
         wanted: the kernels that the table shows.
-        last: those that it showed when the operator was looked at last; None for never.
-        held_last: those that the stale slots held then.
-        objects: the kernels that are known by what slots show.
-        names: the texts of their rows.
+        last: the kernels of the table at the last observation; None before the first one.
+        held_last: the kernels in the stale slots at the last observation.
+        objects: the kernels whose fingerprints are known.
+        names: the texts of the rows.
     """
     held: dict[int, HeldKernel] = {}
     for slot in np.flatnonzero(found != objects.by_number[wanted]).tolist():
@@ -320,7 +320,7 @@ def _stale_slots(
 
 
 def _slots_by_bindings(raw_name: str, table: ParsedTable) -> str:
-    """Return the slots as lines of a table, as far as the bindings show them: filled or not."""
+    """Return the slots as lines of a table; the bindings only show whether a slot is filled."""
     is_filled = bindings()._dispatch_has_computed_kernel_for_dispatch_key
     rows, keys = _rows(table), running_keys()
     for slot, key in enumerate(keys.runtime):
@@ -349,9 +349,9 @@ def _with_stale_slots(
     """Return the snapshot with the content of the slots, and the violation.
 
     Args:
-        snapshot: what is shown of the operator, with the slots that it should have.
-        table: its table.
-        held: what the stale slots hold, at least one.
+        snapshot: the snapshot of the operator, with the slots that the table shows.
+        table: the table of the operator.
+        held: the content of the stale slots, at least one.
     """
     rows, runtime = _rows(table), running_keys().runtime
     lines = {slot: row for slot, row in rows.items() if slot not in held}

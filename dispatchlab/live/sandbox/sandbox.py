@@ -1,6 +1,6 @@
-"""Sandboxes: fresh namespaces in the running PyTorch, and the local engine that hands them out.
+"""Sandboxes: new namespaces in the running PyTorch, and the local engine that makes them.
 
-Everything here runs in the process that has torch; `LocalEngine` hands out sandboxes there. What is shown has the
+This code runs in the process that has torch; `LocalEngine` makes sandboxes there. All output has the
 user's names and debug texts.
 """
 
@@ -38,7 +38,7 @@ class LiveHandle:
         self._sandbox, self._prepared, self._libraries = sandbox, prepared, libraries
 
     def release(self) -> None:
-        """Undo it in the order of registration; a second release is harmless."""
+        """Release its calls in the order of registration; a second release is harmless."""
         libraries = self._libraries
         if libraries:
             self._libraries = ()
@@ -46,14 +46,14 @@ class LiveHandle:
 
 
 class _Prepared:
-    """A registration of one sandbox: its calls, ready to be made, and its handle while it is in force.
+    """A registration of one sandbox: its prepared calls, and its handle while the registration is active.
 
     Args:
         source: the registration.
         calls: its calls, in order.
-        operators: the operators that they touch.
+        operators: the operators that the calls change.
         bit: its bit in active sets.
-        index: its number in the journal; None for none.
+        index: its number in the journal; None if it has no number.
     """
 
     __slots__ = (
@@ -112,10 +112,10 @@ class LiveSandbox:
             journal.restart()
 
     def register(self, registration: Registration, /) -> LiveHandle:
-        """Register it on the running PyTorch.
+        """Make a registration on the running PyTorch.
 
         Raises:
-            RegistrationError: PyTorch refused; its text, with the user's names in it, is the message.
+            RegistrationError: PyTorch refused; the message is PyTorch's text with the user's names.
             NotExpressibleError: the bindings have no call for it.
         """
         prepared = self._latest.get(id(registration))
@@ -156,15 +156,15 @@ class LiveSandbox:
         return handle
 
     def snapshot(self, operator: OperatorName, /) -> Snapshot:
-        """Return what PyTorch shows of the operator now, and the content of its slots."""
+        """Return PyTorch's present output about the operator, and the content of its slots."""
         return self._observer.snapshot(operator)
 
     def violations(self, operator: OperatorName, /) -> tuple[Violation, ...]:
-        """Return slots that differ from the computed table, and the results of PyTorch's own check."""
+        """Return the slots that differ from the computed table, and the results of PyTorch's own check."""
         return self._observer.violations(operator)
 
     def close(self) -> None:
-        """Release the registrations still in force; an error does not keep the others from release."""
+        """Release the active registrations; after an error, the others are still released."""
         with ExitStack() as releases:
             if any(prepared.fallbacks for prepared in self._all):
                 releases.callback(put_back, self._names.builtin)
@@ -176,7 +176,7 @@ class LiveSandbox:
                     releases.callback(prepared.handle.release)
 
     def _took_row(self, prepared: _Prepared, call: BindingCall) -> None:
-        """Note that PyTorch holds this fallback, if it is one, at its key, and nothing older any more."""
+        """If this is a fallback, note that PyTorch holds only this fallback at its key."""
         # See Note [Fallbacks that replace]
         if call in prepared.fallbacks:
             self._emptied_row(call)
@@ -184,7 +184,7 @@ class LiveSandbox:
                 self._in_row[call.origin.key] = FIRST_CALL + call.number
 
     def _emptied_row(self, call: BindingCall) -> None:
-        """Note that PyTorch holds nothing any more at the key of this fallback, if it is one."""
+        """If this is a fallback, note that PyTorch holds no fallback any more at its key."""
         if isinstance(call.origin.registration, Fallback):
             key, objects = call.origin.key, self._observer.objects
             held = self._in_row.pop(key, None)
@@ -218,7 +218,7 @@ class LiveSandbox:
         return prepared
 
     def _name_kernels(self) -> None:
-        """Look at the last registration, unless that was done, before more new objects come."""
+        """Observe the last registration before new objects appear, unless it was observed."""
         unnamed, self._unnamed = self._unnamed, []
         for operator in unnamed:
             if operator.version != self._observer.version:
@@ -282,7 +282,7 @@ class LiveSandbox:
                 operator.slots = None
 
     def _refused(self, prepared: _Prepared) -> None:
-        """Expect what a refused fallback at an alias key leaves: upstream keeps it at the keys before the taken one."""
+        """Expect the rest of a refused fallback at an alias key: PyTorch keeps it at the keys before the taken key."""
         registration = prepared.source
         if isinstance(registration, Fallback) and registration.key is not None and registration.key.is_alias:
             self._latest.pop(id(prepared.source), None)  # whose library holds what is left
@@ -307,11 +307,11 @@ class LocalEngine:
     """The PyTorch that runs here.
 
     Args:
-        registrations: the registrations that the journal knows, by their index.
-        journal: where the sequence of the current sandbox is written.
-        parse_keys: hand dispatch keys over as text, of which PyTorch refuses 42, as `torch.library` does; else as
+        registrations: the registrations with a number in the journal.
+        journal: the journal of the current sandbox.
+        parse_keys: pass dispatch keys as text, as `torch.library` does; PyTorch refuses 42 of them; else pass
             numbers, as C++ does.
-        native: C++ kernels of an extension.
+        native: the C++ kernels of an extension.
     """
 
     name = "torch"
@@ -333,12 +333,12 @@ class LocalEngine:
 
     @property
     def semantics(self) -> str:
-        """`torch-2.13` and the like, after the PyTorch that is running."""
+        """The name of the running PyTorch's model, such as `torch-2.13`."""
         return live_torch.semantics()
 
     @contextmanager
     def sandbox(self) -> Iterator[LiveSandbox]:
-        """Return a sandbox with fresh namespaces; registrations still in force are released at the end."""
+        """Return a sandbox with new namespaces; its active registrations are released at the end."""
         sandbox = LiveSandbox(
             *self._shared(),
             indices=self._indices,
@@ -352,7 +352,7 @@ class LocalEngine:
             sandbox.close()
 
     def _shared(self) -> tuple[KernelNames, ObservationCache]:
-        """Return the state that sandboxes share: all when the registrations are known beforehand, else nothing."""
+        """Return the state that sandboxes share: everything if the registrations are known before, else nothing."""
         builtin = builtin_fallbacks()
         if not self._registrations:
             return KernelNames(builtin), {}

@@ -1,4 +1,4 @@
-"""Trials of what an operator does by itself: its signature, the call, what its schema says, and its fake."""
+"""Trials of an operator alone: its signature, a call, its schema, and its fake."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dispatchlab.live.trials.subject import (
 
 
 def signature(subject: Subject) -> None:
-    """Bind the arguments of the schema to the kernel, with the fewest and with all: the watch has done it."""
+    """Bind the fewest and all arguments of the schema to the kernel; the watch has already done this."""
     unfit = subject.events("unfit function")
     for event in sorted(unfit, key=lambda event: event.detail.startswith("fake")):
         function = event.at.function if event.at else "_"
@@ -90,7 +90,7 @@ def _changed(subject: Subject) -> set[str]:
 
 
 def _find_alias(subject: Subject, arguments: Sequence[tuple[str, Any]], result: Any) -> None:
-    """Raise PyTorch's own words where a result shares memory with an argument or another result."""
+    """Raise PyTorch's own error if a result shares memory with an argument or another result."""
     held = {_storage(tensor): name for name, value in arguments for tensor in tensors_of(value)}
     values = result if isinstance(result, list | tuple) else (result,)
     for returned, value in zip(subject.op._schema.returns, values, strict=False):
@@ -135,7 +135,7 @@ def fake(subject: Subject) -> None:
 
 
 def _is_meant(error: Exception, inputs: Inputs) -> bool:
-    """Return whether the fake must be right on a generated input: any layout, but float32."""
+    """Return whether the fake must be right on a generated input: every layout, but only float32."""
     usual = all(str(tensor.dtype) in ("torch.float32", "torch.bool") for tensor in tensors_of(inputs.values))
     return isinstance(error, WrongResultError) and "shape" not in str(error) and (usual or "strides" in str(error))
 

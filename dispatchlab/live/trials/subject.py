@@ -34,7 +34,7 @@ class WrongResultError(Exception):
 
 
 def _refuses_on_purpose(error: Exception) -> bool:
-    """Return whether a user's function raises by a check of its own, such as of a dtype."""
+    """Return whether a user's function raises in its own check, for example of a dtype."""
     own = os.path.dirname(torch.__file__) + os.sep
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(own)]
     said = isinstance(error, RuntimeError | ValueError | TypeError) and not isinstance(error, NotImplementedError)
@@ -48,17 +48,17 @@ class Subject:
     Args:
         name: its full name.
         watch: where events are noted.
-        given: the user's inputs; empty where there are none.
-        noted: inputs of calls that tests made, which are taken in place of generated ones.
+        given: the user's inputs; may be empty.
+        noted: inputs of calls in tests, which replace generated inputs.
         seed: chooses generated inputs.
-        most: how many generated inputs are kept.
-        inputs: those that calls succeed on, once they are chosen.
-        now: the input of the call that is made.
-        broken: what the trial of the schema raised.
-        fakeless: it has no fake kernel.
-        random: calls with other seeds give something else.
-        unsteady: calls with the same seeds do.
-        graded: it has a gradient.
+        most: the number of generated inputs to keep.
+        inputs: the chosen inputs, on which calls succeed.
+        now: the input of the present call.
+        broken: the exception of the schema trial.
+        fakeless: whether it has no fake kernel.
+        random: whether calls with other seeds return other results.
+        unsteady: whether calls with the same seeds return other results.
+        graded: whether it has a gradient.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Subject:
 
     @property
     def writes(self) -> frozenset[str]:
-        """The arguments that the schema says it writes."""
+        """The arguments that the schema marks as written."""
         return frozenset(argument.name for argument in self.op._schema.arguments if argument.is_write)
 
     def named(self, inputs: Inputs) -> list[tuple[str, Any]]:
@@ -107,7 +107,7 @@ class Subject:
     def call(
         self, inputs: Inputs, function: Callable[..., Any] | None = None, *, grad: bool = False, seed: int = 0
     ) -> Any:
-        """Call the operator, or a function in its place, with the generators seeded."""
+        """Seed the generators, and call the operator, or a function that replaces it."""
         random.seed(seed)
         devices = {self.device, *(tensor.device.type for tensor in tensors_of(inputs.values))}
         # torch.manual_seed formats a stack for each kind of device that is not here.
@@ -124,10 +124,10 @@ class Subject:
         return True
 
     def choose(self) -> None:
-        """Choose the inputs of all trials: the user's, or generated ones on which calls succeed.
+        """Choose the inputs of all trials: the user's inputs, or generated inputs on which calls succeed.
 
         Raises:
-            Exception: what a call of the user's raised, or what says that the operator itself is wrong.
+            Exception: a call with the user's inputs raised, or the operator itself is wrong.
         """
         self.given = self.given or [inputs for inputs in self.noted if self.takes(inputs)]
         tries = self.given or generated(self.op, self.device, self.seed)
@@ -165,7 +165,7 @@ class Subject:
             raise NothingTriedError(refused or "no generated input gives a call that succeeds")
 
     def _is_wrong(self, error: Exception) -> bool:
-        """Return whether an exception says that the operator is wrong, and not the generated input."""
+        """Return whether an exception shows that the operator is wrong, not the generated input."""
         refused = any(part in str(error) for part in _REFUSED)
         return refused or isinstance(error, RecursionError) or bool(self.events("wrong result"))
 
@@ -173,8 +173,8 @@ class Subject:
         """Return two copies of each input; the first stays unchanged.
 
         Args:
-            changes: make others of each input, which are tried where the operator takes them.
-            most: how many inputs; None for all.
+            changes: functions that change each input; the changed input is tried if the operator accepts it.
+            most: the number of inputs; None for all.
         """
         if not self.inputs:
             raise NothingTriedError("no input")
@@ -193,14 +193,14 @@ class Subject:
     ) -> None:
         """Check each input, and raise the errors of a check.
 
-        A kernel may take a generated input that it is not meant for. So where a check passes on some generated inputs,
-        a failure on others is passed over.
+        A kernel may accept a generated input that it is not meant for. So if a check passes on some generated inputs,
+        its failures on other inputs are ignored.
 
         Args:
-            check: takes two copies of an input; the first copy is never changed.
-            changes: make others of each input.
-            most: how many inputs; None for all.
-            counts: returns whether a failure counts on one generated input alone.
+            check: a function of two copies of an input; the first copy is never changed.
+            changes: functions that change each input.
+            most: the number of inputs; None for all.
+            counts: returns whether a failure counts if it happens on only one generated input.
         """
         failures: list[tuple[Exception, Inputs]] = []
         passed, nothing, refused = 0, None, ""

@@ -1,4 +1,4 @@
-"""Trials of what PyTorch makes of an operator: gradients, vmap, autocast, functionalization and compiled graphs."""
+"""Trials of an operator inside of PyTorch's systems: gradients, vmap, autocast, functionalization, compiled graphs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEVICES: Final = ("CPU", "CUDA", "XPU", "MPS")
 
 
 def _is_plain(subject: Subject) -> None:
-    """Raise if one call gives another result than the other."""
+    """Raise an error if two calls return different results."""
     if subject.writes or subject.random:
         raise NotNeededError("it writes its arguments" if subject.writes else "it is random")
 
@@ -46,7 +46,7 @@ def _dot(left: Any, right: Any) -> float:
 
 
 def _only_warns(tensor: Any) -> bool:
-    """Return whether autograd has no formula for the operator of a tensor, and warns in backward."""
+    """Return whether autograd has no formula for the operator of a tensor, so that backward warns."""
     return tensor.grad_fn is not None and "NotImplemented" in tensor.grad_fn.name()
 
 
@@ -109,7 +109,7 @@ def _check_gradient(subject: Subject, given: Inputs, _: Inputs) -> None:
 
 
 def _check_second(subject: Subject, inputs: Inputs, leaves: Sequence[Any]) -> None:
-    """Compare second derivatives with finite differences; a backward that records nothing for them is no mistake."""
+    """Compare second derivatives with finite differences; a backward may record no second derivative."""
 
     def function(*given: Any) -> Any:
         left = iter(given)
@@ -128,7 +128,7 @@ def _check_second(subject: Subject, inputs: Inputs, leaves: Sequence[Any]) -> No
 def _along(
     subject: Subject, inputs: Inputs, ways: Sequence[Any], places: Sequence[int], weights: Sequence[Any], step: float
 ) -> float:
-    """Return the weighted results for inputs moved a step along directions."""
+    """Return the weighted results for inputs that were moved one step along the directions."""
     left = iter(ways)
     moved = inputs.map(lambda tensor: tensor + step * next(left) if _has_gradient(tensor) else copy_of(tensor))
     result = tensors_of(subject.call(moved))
@@ -238,7 +238,7 @@ def aot(subject: Subject) -> None:
 
 
 def compile_consumer(subject: Subject) -> None:
-    """Compile the operator with a consumer of its results by Inductor, and compare."""
+    """Compile the operator and a consumer of its results with Inductor, and compare."""
 
     def consumer(op: Any, inputs: Inputs) -> Any:
         used = [*tensors_of(op(*inputs.positional, **inputs.named)), *tensors_of(inputs.values)]

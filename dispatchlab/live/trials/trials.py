@@ -1,7 +1,7 @@
-"""The trials: each runs an operator in one way, in a copy of this process, so that a crash costs its own trial.
+"""The trials: each runs an operator in one way, in a copy of this process, so that a crash ends only its own trial.
 
-A trial is a function of a `Subject`. It returns when all is well, raises `NotNeededError` where there is nothing to
-try, and anything else where the operator fails. It makes the calls on copies of the inputs, and looks at what they did.
+A trial is a function of a `Subject`. It returns if it passes, raises `NotNeededError` if there is nothing to
+try, and raises another error if the operator fails. It calls the operator on copies of the inputs, and checks them.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ _COMPILED_LIMIT_S: Final = 300.0
 
 
 def run_all_trials(subjects: Sequence[Subject], names: Sequence[str], *, most: int = KEPT) -> Iterator[TrialRun]:
-    """Run trials of many operators in one fork, and those of an operator that fails there again in a fork of its own.
+    """Run the trials of many operators in one fork. If an operator fails, run its trials again in a separate fork.
 
-    An operator may leave something behind that changes how the next one ends, so a failure counts when it comes in a
-    fork of its own, too, or when some others of its kind did.
+    An operator may leave something behind that changes the next result. So a failure counts if it happens in a
+    separate fork, too, or if others of the same kind did.
 
     Args:
         subjects: the operators.
         names: the trials, in order.
-        most: how many generated inputs of an operator are kept in the first fork.
+        most: the number of generated inputs of an operator in the first fork.
     """
     left, limit_s = list(subjects), _LIMIT_S
     again = Counter[tuple[str, str]]()
@@ -107,12 +107,12 @@ def _silent(subject: Subject, name: str) -> TrialRun:
 
 
 def run_trials(subject: Subject, names: Sequence[str], *, before: str = "") -> Iterator[TrialRun]:
-    """Run trials of an operator in a fork, and those after a crash in another fork.
+    """Run the trials of an operator in a fork. After a crash, run the remaining trials in another fork.
 
     Args:
         subject: the operator.
         names: the trials, in order.
-        before: statements that are run first, such as a fix.
+        before: statements to run first, such as a fix.
     """
     left = list(names)
     while left:

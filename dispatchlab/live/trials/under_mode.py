@@ -1,4 +1,4 @@
-"""Call one operator under a mode, and note what the mode did with it: the operators that it reached, and the result."""
+"""Call one operator under a mode, and note the operators that the mode received, and the result."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def call_under_mode(operator: str, mode: str, specs: Sequence[str], path: str) -
     Args:
         operator: the full name.
         mode: one of `MODES`.
-        specs: an argument each: `cpu`, `meta`, `requires_grad` in any combination, or what Python writes for a value.
-        path: the file for what was seen, JSON; it is there when the call raises, too.
+        specs: one for each argument: any combination of `cpu`, `meta`, `requires_grad`, or a value in Python syntax.
+        path: the JSON file for the observations; it is also written if the call raises.
     """
     op = overload(operator)
     inputs = _inputs(op, specs)
@@ -44,7 +44,7 @@ def call_under_mode(operator: str, mode: str, specs: Sequence[str], path: str) -
 
 
 def _inputs(op: Any, specs: Sequence[str]) -> Inputs:
-    """Return the first generated inputs that the operator takes, with the conditions on each argument."""
+    """Return the first generated inputs that the operator accepts, under the conditions on each argument."""
     tries = [_described(inputs, specs) for inputs in islice(generated(op, "cpu"), _TRIED)]
     for inputs in tries:
         try:
@@ -72,7 +72,7 @@ def _described(inputs: Inputs, specs: Sequence[str]) -> Inputs:
 
 @contextmanager
 def _reached(seen: Seen, title: str) -> Iterator[None]:
-    """Note the operators that reach PyTorch below the modes that are on now."""
+    """Note the operators that reach PyTorch below the active modes."""
 
     class Log(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -1,6 +1,6 @@
 """The live engine: the installed PyTorch in a worker process, with sandboxes and whole explorations inside of it.
 
-This process never imports torch. A worker that dies is an `EngineCrashed` here, and the next sandbox has a new one.
+This process never imports torch. If a worker dies, it raises `EngineCrashed`; the next sandbox gets a new worker.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class LiveEngine:
 
     @property
     def semantics(self) -> str:
-        """`torch-2.13` and the like, after the PyTorch that is installed."""
+        """The name of the installed PyTorch's model, such as `torch-2.13`."""
         return semantics()
 
     def start(self) -> None:
@@ -74,12 +74,12 @@ class LiveEngine:
 
     @property
     def reads_slots(self) -> bool:
-        """True when what the slots hold is read, and not only whether they are filled."""
+        """True if the content of slots is read, not only whether they are filled."""
         return bool(self.ask("dispatchlab.live.introspection.slot_memory:is_readable"))
 
     @property
     def worker(self) -> WorkerProcess:
-        """The worker, started on first use; starting it imports torch, which takes seconds."""
+        """The worker, started on first use. The start imports torch, which takes seconds."""
         if self._process is None or not self._process.is_alive:
             self.close()
             self._process = WorkerProcess(imports=self._imports, native=self._native)
@@ -101,7 +101,7 @@ class LiveEngine:
 
     @contextmanager
     def sandbox(self) -> Iterator[RemoteSandbox]:
-        """Fresh namespaces in the worker."""
+        """Open new namespaces in the worker."""
         self._opened += 1
         sandbox = RemoteSandbox(self.worker, self._opened)
         try:
@@ -118,7 +118,7 @@ class LiveEngine:
 
         Raises:
             WorkerCrashed: the worker died.
-            DispatchLabError: what the function raised.
+            DispatchLabError: the function raised it.
         """
         return self.worker.ask("call", function, arguments)
 
@@ -130,11 +130,11 @@ class LiveEngine:
         progress: Callable[[Any], None] | None = None,
         **options: object,
     ) -> Any:
-        """Call a function in the worker, with a `LocalEngine` there as its first argument.
+        """Call a function in the worker; its first argument is a `LocalEngine`.
 
         Args:
-            function: `package.module:function`; it is given `progress` as well, a function to report its progress to.
-            registrations: those whose steps the journal keeps.
+            function: `package.module:function`; it also gets `progress`, a function that reports its progress.
+            registrations: the registrations whose steps the journal keeps.
             arguments: further arguments; registrations among them stay the same objects.
             progress: called with each report of progress.
             options: its keyword arguments.
@@ -158,20 +158,20 @@ class LiveEngine:
         modules: Sequence[Module] = (),
         progress: Callable[[Progress], None] | None = None,
     ) -> Exploration:
-        """Find out whether the order of registrations matters on the running PyTorch.
+        """Explore on the running PyTorch whether the order of registrations matters.
 
-        Arguments that are not named here are those of the prover's `explore`.
+        The other arguments are those of the prover's `explore`.
 
         Args:
             options: which walk to take, and its bounds.
-            modules: what comes as a whole; then nothing is released.
+            modules: modules whose registrations run together; then nothing is released.
 
         Returns:
-            What the explorer returns; `CRASHED` with the sequence when the worker died.
+            The result of the explorer; `CRASHED` with the sequence if the worker died.
 
         Raises:
             NotExpressibleError: a registration cannot be made through the bindings of PyTorch.
-            Interrupted: by Ctrl-C, with what was covered.
+            Interrupted: Ctrl-C; the error has the results so far.
         """
         about = registrations, operators
         if modules:
@@ -190,19 +190,19 @@ class LiveEngine:
     ) -> Exploration:
         """Run any walk over registrations in the worker.
 
-        Arguments that are not named here are those of the prover's `explore`.
+        The other arguments are those of the prover's `explore`.
 
         Args:
-            function: `package.module:function`, called as `explore` is, with a `LocalEngine` first.
-            arguments: what it is given after these.
+            function: `package.module:function`, called like `explore`, with a `LocalEngine` as the first argument.
+            arguments: further arguments.
             order: chains of registrations that are registered in this order only.
 
         Returns:
-            What the function returns; `CRASHED` with the shortest sequence when the worker died.
+            The result of the function; `CRASHED` with the shortest sequence if the worker died.
 
         Raises:
             NotExpressibleError: a registration cannot be made through the bindings of PyTorch.
-            Interrupted: by Ctrl-C, with what was covered.
+            Interrupted: Ctrl-C; the error has the results so far.
         """
         registrations, operators = distinguished(registrations), tuple(operators)
         given = registrations, operators, *arguments
@@ -242,10 +242,10 @@ class RemoteHandle:
         self._index, self._number = index, number
 
     def release(self) -> None:
-        """Undo it; a second release is harmless.
+        """Release the registration; a second release is harmless.
 
         Raises:
-            EngineCrashed: the worker died over it.
+            EngineCrashed: the worker died during the call.
         """
         if self._sandbox is not None:
             sandbox, self._sandbox = self._sandbox, None
@@ -253,9 +253,9 @@ class RemoteHandle:
 
 
 class RemoteSandbox:
-    """A sandbox in the worker; each call is a request and a reply.
+    """A sandbox in the worker; each call sends a request and waits for the reply.
 
-    The sequence of an error counts the registrations in the order in which the sandbox first met them.
+    The sequence of an error numbers the registrations in the order in which the sandbox first got them.
     """
 
     def __init__(self, worker: WorkerProcess, number: int) -> None:
@@ -271,7 +271,7 @@ class RemoteSandbox:
         Raises:
             RegistrationError: PyTorch refused.
             NotExpressibleError: the bindings have no call for it.
-            EngineCrashed: the worker died over it.
+            EngineCrashed: the worker died during the call.
         """
         known = self._known.get(id(registration))
         if known is None:
@@ -286,19 +286,19 @@ class RemoteSandbox:
         return RemoteHandle(self, known[0], self._handles)
 
     def snapshot(self, operator: OperatorName, /) -> Snapshot:
-        """Return what PyTorch shows of the operator now, and the content of its slots."""
+        """Return PyTorch's present output about the operator, and the content of its slots."""
         found = self._ask("snapshot", operator)
         assert isinstance(found, Snapshot)
         return found
 
     def violations(self, operator: OperatorName, /) -> tuple[Violation, ...]:
-        """Return slots that differ from the computed table, and the results of PyTorch's own check."""
+        """Return the slots that differ from the computed table, and the results of PyTorch's own check."""
         found = self._ask("violations", operator)
         assert isinstance(found, tuple)
         return found
 
     def close(self) -> None:
-        """Release whatever is still in force; harmless when the worker is gone."""
+        """Release all active registrations; harmless if the worker is gone."""
         if self._worker.is_alive:
             with suppress(EngineCrashed):
                 self._ask("close")

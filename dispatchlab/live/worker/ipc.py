@@ -19,10 +19,10 @@ _LENGTH = struct.Struct(">Q")
 
 
 class WorkerError(DispatchLabError):
-    """A worker failed without a refusal: a bug, or an error of a user's function.
+    """A worker failed without a refusal: because of a bug, or an error of a user's function.
 
     Args:
-        text: the traceback, as the worker saw it.
+        text: the traceback in the worker.
     """
 
     text: str
@@ -44,7 +44,7 @@ def send(stream: IO[bytes], message: Request | Reply) -> None:
 
 
 def interrupt(stream: IO[bytes]) -> None:
-    """Write the empty message, which means that Ctrl-C came.
+    """Write the empty message, which means Ctrl-C.
 
     Raises:
         OSError: the other end is closed.
@@ -54,7 +54,7 @@ def interrupt(stream: IO[bytes]) -> None:
 
 
 def receive_bytes(stream: IO[bytes]) -> bytes:
-    """Read one message, to be unpickled elsewhere; empty for an interrupt.
+    """Read one message without unpickling it; empty for an interrupt.
 
     Raises:
         EOFError: the other side is gone.
@@ -70,7 +70,7 @@ def receive_bytes(stream: IO[bytes]) -> bytes:
 
 
 def receive(stream: IO[bytes]) -> object:
-    """Read one message that is no interrupt.
+    """Read one message that is not an interrupt.
 
     Raises:
         EOFError: the other side is gone.
@@ -79,7 +79,7 @@ def receive(stream: IO[bytes]) -> object:
 
 
 def portable(error: BaseException) -> BaseException:
-    """Return the error in a form for another process: itself if it is one of ours, else a `WorkerError`."""
+    """Return the error in a form for another process: an error of dispatchlab itself, any other as a `WorkerError`."""
     if isinstance(error, DispatchLabError | KeyboardInterrupt):
         try:
             pickle.loads(pickle.dumps(error))

@@ -1,7 +1,7 @@
-"""The worker process that has torch: `main` in a process of its own, started by `WorkerProcess`.
+"""The worker process, which imports torch: `WorkerProcess` starts `main` in a new process.
 
-It reads requests from its standard input and answers on what was its standard output; whatever kernels and libraries
-print goes to standard error. It ends when its input does.
+It reads requests from its standard input, and replies on its former standard output. Output of kernels and libraries
+goes to standard error. The worker ends when its input ends.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Worker:
-    """The requests that a worker serves, a method for each.
+    """The requests that a worker serves; each is a method.
 
     Args:
         report: sends progress to the other side.
@@ -88,7 +88,7 @@ class Worker:
         self._registrations[number, index] = registration
 
     def register(self, number: int, index: int, handle: int) -> None:
-        """Register, and give the handle this number."""
+        """Make a registration, and store its handle under this number."""
         self._handles[number, handle] = self._sandboxes[number][1].register(self._registrations[number, index])
 
     def release(self, number: int, handle: int) -> None:
@@ -96,7 +96,7 @@ class Worker:
         self._handles.pop((number, handle)).release()
 
     def snapshot(self, number: int, operator: OperatorName) -> Snapshot:
-        """Return PyTorch's present view of an operator."""
+        """Return the present snapshot of an operator."""
         return self._sandboxes[number][1].snapshot(operator)
 
     def violations(self, number: int, operator: OperatorName) -> tuple[Violation, ...]:
@@ -110,7 +110,7 @@ class Worker:
         arguments: tuple[Any, ...],
         options: dict[str, Any],
     ) -> object:
-        """Call a function with an engine of this process; the progress that it reports is passed on."""
+        """Call a function with an engine of this process, and pass its progress on."""
         from dispatchlab.live.sandbox.sandbox import LocalEngine
 
         return named(function)(
@@ -144,7 +144,7 @@ def load_extension(path: Path) -> Any:
 
 
 class _Interrupts:
-    """Ctrl-C reaches the whole process group; only the parent's request counts, so that it gets the answer."""
+    """Ctrl-C reaches the whole process group, but only an interrupt from the parent counts, so that it gets a reply."""
 
     def __init__(self) -> None:
         self.wanted = False

@@ -1,4 +1,4 @@
-"""A worker process as its parent sees it: started, queried, and always ended."""
+"""A worker process in its parent: start it, send requests, and always end it."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class WorkerCrashed(EngineCrashed):
     """The worker process died.
 
     Args:
-        text: how, a sentence.
-        sequence: the steps of the sandbox that it was in, oldest first.
+        text: how it died, as a sentence.
+        sequence: the steps of the current sandbox, oldest first.
     """
 
     sequence: StepSequence = ()
@@ -95,18 +95,18 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """True when it can answer queries."""
+        """True if the worker can reply."""
         return self._finalizer.alive and self._process.poll() is None
 
     def ask(self, name: str, *arguments: object, progress: Callable[[Any], None] | None = None) -> object:
-        """Ask and wait for the answer.
+        """Send a request and wait for the reply.
 
         Raises:
-            WorkerCrashed: the worker died over it.
+            WorkerCrashed: the worker died during the request.
             ImportEndedError: it died while it imported a package.
             ImportTimeoutError: it was ended because it took too long to import a package.
-            DispatchLabError: whatever the worker raised.
-            KeyboardInterrupt: Ctrl-C; the worker's own, with what it has, when it answers in time.
+            DispatchLabError: the worker raised it.
+            KeyboardInterrupt: Ctrl-C; it has the worker's results so far if the worker replies in time.
         """
         if self._is_interrupted:  # what was asked then was answered in time, and nothing more is asked
             raise KeyboardInterrupt
@@ -121,15 +121,15 @@ class WorkerProcess:
             self._watch_import(None)
 
     def end(self) -> None:
-        """End it now; harmless when it has ended."""
+        """End the worker now; harmless if it has ended."""
         self._finalizer()
 
     def kill(self) -> None:
-        """Kill it and its children, from any thread; a waiting caller gets a `WorkerCrashed`."""
+        """Kill the worker and its children, from any thread; a waiting caller gets a `WorkerCrashed`."""
         _kill(self._process)
 
     def crash(self) -> DispatchLabError:
-        """Return the cause of the worker's death, as `ask` raises it; it is dead or about to die."""
+        """Return the cause of the worker's death, as `ask` raises it; call this when the worker is dead or dying."""
         if self._crash is None:
             self._crash = self._autopsy()
         return self._crash
@@ -157,7 +157,7 @@ class WorkerProcess:
                 progress(value)
 
     def _watch_import(self, package: str | None) -> None:
-        """Note that this package is being imported, and end the worker when it takes too long."""
+        """Note that this package is being imported, and end the worker if the import takes too long."""
         if self._import_timer is not None:
             self._import_timer.cancel()
             self._import_timer = None
@@ -172,7 +172,7 @@ class WorkerProcess:
         self.kill()
 
     def _interrupted(self) -> object:
-        """Pass Ctrl-C on, give the worker a while to answer with its result so far, then end it in any case."""
+        """Pass Ctrl-C on, give the worker some time to reply with its result so far, then end it."""
         self._is_interrupted = True
         if self._importing is not None:
             self.end()  # nothing was found yet that it could answer with
@@ -213,7 +213,7 @@ class WorkerProcess:
         return WorkerCrashed(f"the process that ran PyTorch ended {how}{more}", sequence)
 
     def _let_end(self) -> None:
-        """Give it time to end by itself, now that its output is closed; its children are still in its group then."""
+        """Give the worker time to end after its output was closed; its children stay in its process group."""
         if not hasattr(os, "waitid"):
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_GRACE_S)
@@ -226,7 +226,7 @@ class WorkerProcess:
 
 
 def _where(lines: Sequence[str], package: str | None) -> str:
-    """Return the line of Python at which a process died, a line of a package first; None if it was not written."""
+    """Return the Python line at which a process died, preferably of a package; None if no line was written."""
     words = _last_words(lines)
     at = next((at for at, line in enumerate(words) if line.startswith(_DYING_THREAD)), len(words))
     frames = [frame.groups() for line in takewhile(_FRAME.match, words[at + 1 :]) if (frame := _FRAME.match(line))]
@@ -254,14 +254,14 @@ def _last_words(lines: Sequence[str]) -> Sequence[str]:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a worker and its children. Its number is its own until it has been waited for."""
+    """Kill a worker and its children. The system does not reuse its number before `wait`."""
     if process.returncode is None:
         kill_group(process.pid)
         process.kill()
 
 
 def _started(journal: Journal, errors: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Return a new worker, which leads a process group of its own and so hears no Ctrl-C."""
+    """Return a new worker in its own process group, which Ctrl-C does not reach."""
     command = [sys.executable, "-P", "-c", _BOOT, str(Path(__file__).parents[3])]
     pipe = subprocess.PIPE
     if os.name != "posix":
