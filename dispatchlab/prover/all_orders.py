@@ -1,8 +1,8 @@
-"""Run every order of registration with every order of release, as upstream's harness does: n! times n! sequences.
+"""Run every order of registration with every order of release, as PyTorch's test harness does: n! times n! sequences.
 
-Kept to check the graph against: no states are merged. Where states can be kept, sequences run on them, each beginning
-that several share once, and a walk that comes to its end is a proof of these sequences. They never interleave and never
-register again, so that what needs that is missed.
+This walk merges no states, so tests compare the graph walk with it. If states can be kept, sequences run on them, and a
+common beginning runs only once. A complete walk is a proof for these sequences. They never interleave and never
+register again, so the walk misses differences that need such sequences.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class AllOrders(Walk):
     """All registration orders with all release orders of the accepted registrations.
 
     Args:
-        count: how many registrations there are.
-        order: chains of registrations that are registered in this order only; releases are free.
+        count: the number of registrations.
+        order: chains of registrations that are only registered in this order; releases are free.
     """
 
     name = "orders"
@@ -30,7 +30,7 @@ class AllOrders(Walk):
         self._run = 0
 
     def runs(self) -> Iterator[Run]:
-        """Return one run for each sequence; the first of each order finds out what is accepted."""
+        """Return one run for each sequence; the first run of each order shows which registrations are accepted."""
         for registered in orders_keeping(self.count, self.order):
             accepted: list[int] = []
             yield Run(_ascending(registered, accepted))
@@ -40,16 +40,16 @@ class AllOrders(Walk):
                 yield Run(_fixed(registered, released))
 
     def ended(self, run: Run) -> None:
-        """Count it."""
+        """Count a run."""
         self._run += 1
 
     def coverage(self, *, found: bool) -> list[str]:
-        """Return the number of sequences that were run."""
+        """Return a sentence with the number of sequences that were run."""
         return [] if found else [f"{self._run:,} sequences were run"]
 
 
 def _ascending(registered: Sequence[int], accepted: list[int]) -> Steps:
-    """Register in an order, then release in ascending order the accepted registrations that can be released."""
+    """Register in an order, then release the accepted registrations in ascending order."""
     for index in registered:
         if (yield index):
             accepted.append(index)
@@ -66,7 +66,7 @@ def _fixed(registered: Sequence[int], released: Sequence[int]) -> Steps:
 
 
 def orders_keeping(count: int, order: Chains) -> Iterator[tuple[int, ...]]:
-    """Return the permutations that keep `order`, without walking through the others."""
+    """Return the permutations that keep `order`, without trying other permutations."""
     earlier = earlier_masks(count, order)
 
     def extend(done: tuple[int, ...], mask: int) -> Iterator[tuple[int, ...]]:

@@ -1,6 +1,6 @@
-"""Chains of registrations, each registered in its order only; together they are a partial order. Releases are free.
+"""Chains of registrations, each registered only in its order; all chains are a partial order. Releases are free.
 
-A module is registrations that come as a whole; modules.py walks those.
+The registrations of a module run together; modules.py walks modules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Module(NamedTuple):
 
     Args:
         name: its full name, `package.module`.
-        registrations: the numbers of what its body registers, in program order.
+        registrations: the numbers of its registrations, in program order.
     """
 
     name: str
@@ -32,13 +32,13 @@ _MOST_COUNTED: Final = 20_000  # sets of registrations that orders begin with
 
 
 def normal(chains: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    """Return chains whose restriction to some registrations is the rest of each chain.
+    """Return chains so that any subset of registrations is ordered by the rest of each chain.
 
     >>> normal([[0, 1], [0, 2]]), normal([[0, 1], [1, 2], [0, 3]])
     (((0, 1), (0, 2)), ((0, 1), (0, 2), (0, 3), (1, 2)))
 
     Raises:
-        ValueError: the chains go in a circle; the arguments are the registrations of one.
+        ValueError: the chains have a cycle; the arguments are its registrations.
     """
     given = tuple(tuple(chain) for chain in chains if len(chain) > 1)
     if _are_disjoint(given):
@@ -65,7 +65,7 @@ def normal(chains: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
 
 
 def shortest(order: Chains) -> tuple[tuple[int, ...], ...]:
-    """Return the same order in few chains without repetition.
+    """Return the same order as few chains without repetition.
 
     >>> shortest([(0, 1), (0, 2), (0, 3), (1, 2)])
     ((0, 1, 2), (0, 3))
@@ -91,7 +91,7 @@ def _are_disjoint(order: Chains) -> bool:
 
 
 def later_masks(count: int, order: Chains) -> list[int]:
-    """Return for each registration, as a bit mask, those that must not be active when it is registered."""
+    """Return, for each registration, the registrations that must not be active when it is registered, as a bit mask."""
     masks = [0] * count
     for chain in order:
         later = 0
@@ -102,7 +102,7 @@ def later_masks(count: int, order: Chains) -> list[int]:
 
 
 def keeping(indices: Iterable[int], order: Chains) -> list[int]:
-    """Return the same registrations in an allowed order, each as early as possible."""
+    """Return the registrations in an allowed order, each as early as possible."""
     given = list(indices)
     if not order:
         return given
@@ -127,7 +127,7 @@ def keeping(indices: Iterable[int], order: Chains) -> list[int]:
 
 
 class ChainsWithin:
-    """The chains among some of the registrations; the fewer these are, the faster.
+    """The chains among some of the registrations; few registrations are fast.
 
     Args:
         order: all chains.
@@ -150,7 +150,7 @@ class ChainsWithin:
 
 
 def count_registration_orders(count: int, order: Chains) -> int:
-    """Return the number of orders that keep the chains; too small for overlapping chains with very many orders."""
+    """Return the number of orders that keep the chains; a lower bound for overlapping chains with very many orders."""
     if _are_disjoint(order):
         return factorial(count) // prod(factorial(len(chain)) for chain in order)
     some = sorted({index for chain in order for index in chain})
@@ -175,7 +175,7 @@ def count_registration_orders(count: int, order: Chains) -> int:
 
 
 def earlier_masks(count: int, order: Chains) -> list[int]:
-    """Return for each registration the earlier ones, as a bit mask."""
+    """Return, for each registration, the earlier registrations as a bit mask."""
     return later_masks(count, [chain[::-1] for chain in order])
 
 
@@ -185,7 +185,7 @@ def count_orders(count: int, order: Chains = ()) -> int:
 
 
 def count_edges(count: int, order: Chains = ()) -> int:
-    """Return the number of edges of the graph when nothing is refused; *n* times 2 to the *n* without chains."""
+    """Return the number of edges of the graph if nothing is refused; without chains, *n* times 2 to the *n*."""
     if not order:
         return count << count
     releases = (count << count) >> 1

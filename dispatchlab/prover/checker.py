@@ -1,7 +1,7 @@
-"""The checker: judge what steps came to and what was observed after them by the rules P0 to P4.
+"""The checker: compare results of steps and observations by the rules P0 to P4.
 
 `check_outcome`, `check_observation` and `check_release` are the rules, as functions of values. `Observations` finds the
-pairs of sequences that break a rule as soon as there are two, for walks that cannot keep states.
+pairs of sequences that break a rule during a walk that cannot keep states.
 """
 
 # Note [What is checked]
@@ -37,7 +37,7 @@ class Outcome:
 
     Args:
         sequence: the sequence.
-        refusal: why the last step was refused; None when it was accepted.
+        refusal: why the last step was refused; None if it was accepted.
     """
 
     sequence: StepSequence
@@ -50,9 +50,9 @@ class Observation:
 
     Args:
         sequence: the sequence.
-        look: what was observed.
+        look: the observation.
         any_refused: whether a step of the sequence was refused.
-        last_refused: whether its last step was.
+        last_refused: whether its last step was refused.
     """
 
     sequence: StepSequence
@@ -62,14 +62,14 @@ class Observation:
 
 
 def outcomes_agree(one: Refusal | None, other: Refusal | None, *, same_step: bool) -> bool:
-    """Compare outcomes: P1 for the same registration in the same set, P2 for two that complete the same set."""
+    """Compare outcomes: by P1 for the same registration in the same set, by P2 for two that complete the same set."""
     if one is None or other is None:
         return one is other
     return one.kind == other.kind and (not same_step or one.facts == other.facts)
 
 
 def check_outcome(expected: Outcome, actual: Outcome) -> Counterexample | None:
-    """Judge two sequences that complete the same set with a registration by P1 and P2."""
+    """Check P1 and P2 for two sequences that complete the same set with a registration."""
     one, other = expected.sequence[-1], actual.sequence[-1]
     if outcomes_agree(expected.refusal, actual.refusal, same_step=one == other):
         return None
@@ -79,9 +79,9 @@ def check_outcome(expected: Outcome, actual: Outcome) -> Counterexample | None:
 
 
 def check_observation(expected: Observation, actual: Observation) -> Counterexample | None:
-    """Judge two sequences that lead to the same set by P0, and say whether a residue (P3, P4) is to blame.
+    """Check P0 for two sequences that lead to the same set, and say whether a residue (P3, P4) is the cause.
 
-    The sequence that satisfies the invariants is the expected one. When neither does, the set itself is at fault.
+    The expected sequence is the one that satisfies the invariants. If neither does, the set itself is wrong.
     """
     if expected.look[1] and not actual.look[1]:
         expected, actual = actual, expected
@@ -96,7 +96,7 @@ def check_observation(expected: Observation, actual: Observation) -> Counterexam
 
 
 def check_release(sequence: StepSequence, step: int, refusal: Refusal | None) -> Counterexample | None:
-    """Judge the release `step` of a sequence by P4."""
+    """Check P4 for the release `step` of a sequence."""
     if refusal is None:
         return None
     diff = outcome_difference(outcome_text(step, None), outcome_text(step, refusal))
@@ -104,7 +104,7 @@ def check_release(sequence: StepSequence, step: int, refusal: Refusal | None) ->
 
 
 def _flaw(expected: Observation, actual: Observation) -> Flaw:
-    """Return why two sequences that should lead to the same state differ: the last step decides, then all of them."""
+    """Return why two sequences that should lead to the same state differ: look at the last step, then at all steps."""
     if actual.last_refused:
         return Flaw.RESIDUE
     if any(step < 0 for observed in (expected, actual) for step in observed.sequence):
@@ -115,8 +115,8 @@ def _flaw(expected: Observation, actual: Observation) -> Flaw:
 class Observations:
     """The observations so far, by active set.
 
-    Sequences are given as a list of steps and how many of them count, so that a long walk costs no copies. A pair that
-    is found here was observed on a way with a history: run it from scratch before it is reported.
+    A sequence is given as a list of steps and its length, so a long walk needs no copies. A pair was observed during a
+    longer walk: run both sequences from scratch before you report the pair.
     """
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ class Observations:
         """Note the outcome of `+index` in the set `mask`.
 
         Returns:
-            The sequence that set what is expected and the one just run, which ends with `+index`, when they disagree.
+            If they disagree: the sequence with the expected outcome, and this one, which ends with `+index`.
         """
         known = self._outcomes.get((mask, index))
         if known is not None:
@@ -173,8 +173,8 @@ class Observations:
         """Note the observation in the set `mask`.
 
         Returns:
-            The sequence that set what is expected and the one just run, when the observation differs or an invariant
-            fails. The two are the same when an invariant fails in a set that was never observed before.
+            If the observation differs or an invariant fails: the sequence with the expected observation, and this
+            one. Both are the same if an invariant fails at the first observation of a set.
         """
         known = self._looks.get(mask)
         if known is None:
@@ -198,12 +198,12 @@ def minimal_conflicts(
 ) -> tuple[Conflict, ...]:
     """Return the smallest sets in which the last registration was refused.
 
-    A set in which one was refused for want of a def hides none in which others exclude one another.
+    A set with a refusal because of a missing def does not hide a set of registrations that exclude each other.
 
     Args:
-        refused: by active set as a bit mask, the refusals of those that came last.
-        asymmetric: sets whose refusals say other facts when another member comes last.
-        numbers: what the registrations are called in the result.
+        refused: for each active set as a bit mask, the refusals of its last registrations.
+        asymmetric: sets whose refusals have other facts if another member comes last.
+        numbers: the numbers of the registrations in the result.
     """
     minimal: dict[int, bool] = {}  # with whether a def is wanting
     for mask in sorted(refused, key=lambda mask: (mask.bit_count(), mask)):
@@ -225,13 +225,13 @@ def difference(
     expected_broken: Sequence[Violation] = (),
     actual_broken: Sequence[Violation] = (),
 ) -> str:
-    """Return the sections of two observations that differ; empty when nothing does.
+    """Return the sections of two observations that differ; empty without a difference.
 
     Args:
         expected: one snapshot for each operator under observation.
-        actual: the same operators, seen after the other sequence.
-        expected_broken: the invariants that do not hold where `expected` was seen.
-        actual_broken: those that do not hold where `actual` was seen.
+        actual: the snapshots of the same operators after the other sequence.
+        expected_broken: the invariants that do not hold in `expected`.
+        actual_broken: the invariants that do not hold in `actual`.
     """
     parts: list[str] = []
     for before, after in zip(expected, actual, strict=True):
@@ -245,12 +245,12 @@ def difference(
 
 
 def outcome_difference(expected: str, actual: str) -> str:
-    """Return the diff of two outcomes, given as `outcome_text` writes them; empty when they are alike."""
+    """Return the diff of two texts of `outcome_text`; empty if they are equal."""
     return "".join(_section("outcome", expected, actual))
 
 
 def outcome_text(step: int, refusal: Refusal | None) -> str:
-    """Return the result of a step, in lines that can be compared."""
+    """Return the result of a step as lines that can be compared."""
     if refusal is None:
         return f"{'-' if step < 0 else '+'}{~step if step < 0 else step} accepted\n"
     facts = "".join(f"  {name}: {value}\n" for name, value in refusal.facts)

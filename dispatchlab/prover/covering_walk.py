@@ -1,6 +1,6 @@
-"""Covering walk: take every edge at least once on an engine that cannot be forked, each pass in a fresh sandbox.
+"""Covering walk: take every edge at least once on an engine that cannot be forked, each pass in a new sandbox.
 
-Its hidden state cannot be read, so nothing is ever proved here: see Note [Why passes are random].
+The hidden state of the engine cannot be read, so this walk proves nothing: see Note [Why passes are random].
 """
 
 # Note [Why passes are random]
@@ -25,13 +25,13 @@ DEFAULT_PASSES: Final = 8
 
 
 class CoveringWalk(Walk):
-    """Take every edge that can be reached, in each of some passes.
+    """Take every reachable edge in each of several passes.
 
     Args:
-        count: how many registrations there are.
-        passes: how many times to take every edge.
-        seed: of all the passes; a printed seed replays.
-        order: chains of registrations that are registered in this order only; releases are free.
+        count: the number of registrations.
+        passes: the number of times to take every edge.
+        seed: the seed of all passes; a printed seed repeats the walk.
+        order: chains of registrations that are only registered in this order; releases are free.
     """
 
     name = "covering"
@@ -63,7 +63,7 @@ class CoveringWalk(Walk):
             yield Run(self._pass(random.split(), _Seen({}, {})), is_long=True)
 
     def coverage(self, *, found: bool) -> list[str]:
-        """Return the number of edges that were tried, and of steps."""
+        """Return a sentence with the number of tried edges, and of steps."""
         if found or not self._tried:
             return []
         passes = "pass" if self.passes == 1 else "passes"
@@ -72,7 +72,7 @@ class CoveringWalk(Walk):
         ]
 
     def _pass(self, random: SplitMix64, seen: _Seen) -> Steps:
-        """Toggle until every edge that can be reached was tried."""
+        """Toggle registrations until every reachable edge was tried."""
         below, untried, stuck = random.below, seen.untried, seen.stuck
         mask = 0
         way: list[int] = []
@@ -110,7 +110,7 @@ class CoveringWalk(Walk):
         return edges
 
     def _way(self, start: int, seen: _Seen) -> list[int]:
-        """Return the shortest way over walked edges to a set with an untried edge; last toggle first."""
+        """Return the shortest path over known edges to a set with an untried edge; the last toggle comes first."""
         untried, stuck = seen.untried, seen.stuck
         back: dict[int, tuple[int, int]] = {}
         ring = [start]
@@ -133,11 +133,11 @@ class CoveringWalk(Walk):
 
 
 class _Seen(NamedTuple):
-    """The knowledge of a pass about the sets on its way.
+    """The knowledge of a pass about the visited sets.
 
     Args:
-        untried: by set, the registrations that were not toggled there yet.
-        stuck: by set, those that were refused there.
+        untried: for each set, the registrations that were not toggled there yet.
+        stuck: for each set, the registrations that were refused there.
     """
 
     untried: dict[int, int]

@@ -1,7 +1,7 @@
-"""The driver: run a walk to its end, whatever the end is, and conclude.
+"""The driver: run a walk to its end, handle every kind of end, and return the result.
 
-A walk chooses steps; the driver takes them in fresh sandboxes and the checker judges what comes of each. A crash of the
-engine, the end of memory, a bound and Ctrl-C are handled here, for these walks and for the graph walk.
+A walk chooses steps; the driver takes them in new sandboxes, and the checker compares their results. The driver handles
+a crash of the engine, the end of memory, a bound and Ctrl-C, for these walks and for the graph walk.
 """
 
 # Note [How walks are driven]
@@ -31,12 +31,12 @@ Steps: TypeAlias = Generator[int, bool | None, None]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Steps for one fresh sandbox.
+    """Steps for one new sandbox.
 
     Args:
         steps: the steps.
-        continues: whether it belongs to the run before it: bounds are not asked in between, and observations are kept.
-        is_long: whether bounds are asked before every step, and not only before the run.
+        continues: whether it belongs to the run before: bounds are not checked between them, and observations are kept.
+        is_long: whether bounds are checked before every step, not only before the run.
     """
 
     steps: Steps
@@ -49,13 +49,13 @@ class Walk(ABC):
 
     Attributes:
         name: `orders`, `sample` or `covering`.
-        count: how many registrations there are.
-        order: chains of registrations that are registered in this order only.
-        seed: where something is random.
-        passes: how many passes were begun, where there are passes.
-        looks_at_every_step: otherwise only the end of each run is looked at, and compared with the runs that continue
-            it alone.
-        is_shrunk: whether steps may be left out of what it finds.
+        count: the number of registrations.
+        order: chains of registrations that are only registered in this order.
+        seed: the random seed, if it has one.
+        passes: the number of begun passes, if it has passes.
+        looks_at_every_step: whether every step is observed; otherwise only the end of each run is observed, and
+            compared with the runs that continue it.
+        is_shrunk: whether its counterexamples may be shortened.
     """
 
     name: str
@@ -68,18 +68,18 @@ class Walk(ABC):
 
     @abstractmethod
     def runs(self) -> Iterator[Run]:
-        """Return the runs, one after the other."""
+        """Return the runs, one after another."""
 
     def ended(self, run: Run) -> None:  # noqa: B027 - most walks count nothing then
-        """Note that a run came to its end, or to two sequences that disagree, and was not cut off."""
+        """Note that a run ended, or found two sequences that disagree, and was not interrupted."""
 
     def sets(self, observations: Observations) -> int:
-        """Return the number of active sets on the way: all that were observed."""
+        """Return the number of observed active sets."""
         return observations.sets
 
     @abstractmethod
     def coverage(self, *, found: bool) -> list[str]:
-        """Return the sentences on how much was done; `found` when there is a counterexample."""
+        """Return sentences about the extent of the walk; `found` is true if there is a counterexample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,23 +92,23 @@ class Ending:
 
 
 class Drive(Protocol):
-    """A walk under way."""
+    """A running walk."""
 
     def take(self) -> Ending:
-        """Go to the end."""
+        """Run the walk to its end."""
 
     def crashed(self, crash: EngineCrashed) -> Ending:
-        """Return the sentence on a crash."""
+        """Return the sentence about a crash."""
 
     def exploration(self, ending: Ending) -> Exploration:
         """Return the result so far."""
 
 
 def finish(drive: Drive) -> Exploration:
-    """Take a walk to its end.
+    """Run a walk to its end.
 
     Raises:
-        Interrupted: by Ctrl-C, with what was covered.
+        Interrupted: Ctrl-C; the error has the results so far.
     """
     try:
         try:
@@ -123,18 +123,18 @@ def finish(drive: Drive) -> Exploration:
 
 
 def explore_walk(walk: Walk, sessions: Sessions, *, watch: Watch) -> Exploration:
-    """Take a walk in fresh sandboxes, and shorten the counterexample that it finds.
+    """Run a walk in new sandboxes, and shorten its counterexample.
 
     Args:
-        walk: which steps to take.
-        sessions: fresh sandboxes.
+        walk: the walk, which chooses the steps.
+        sessions: new sandboxes.
         watch: bounds and progress; `max_states` bounds the sets.
 
     Returns:
         `NO_VIOLATION_FOUND` with its coverage, `ORDER_DEPENDENT`, `INCOMPLETE`, `NONDETERMINISTIC` or `CRASHED`.
 
     Raises:
-        Interrupted: by Ctrl-C, with what was covered.
+        Interrupted: Ctrl-C; the error has the results so far.
     """
     return finish(_SandboxDrive(walk, sessions, watch))
 
@@ -248,25 +248,25 @@ class _SandboxDrive:
 
 
 def conclude(sessions: Sessions, count: int, pair: Pair, *, order: Chains) -> tuple[Verdict, Counterexample]:
-    """Verify that two sequences disagree when they are run from scratch, and make them short.
+    """Verify that two sequences disagree when run from scratch, and shorten them.
 
     Returns:
-        `ORDER_DEPENDENT`, or `NONDETERMINISTIC` when they agree this time or one of them cannot be run, or `CRASHED`
-        when one of them ends the engine.
+        `ORDER_DEPENDENT`; `NONDETERMINISTIC` if they now agree or one of them cannot be run; `CRASHED` if one of
+        them ends the engine.
     """
     verdict, example = judged(sessions, pair)
     return (verdict, example) if verdict is Verdict.NONDETERMINISTIC else _shortened(sessions, count, example, order)
 
 
 def judged(sessions: Sessions, pair: Pair) -> tuple[Verdict, Counterexample]:
-    """Verify that two sequences disagree when they are run from scratch, as they are."""
+    """Verify that two sequences disagree when run from scratch, without shortening them."""
     example = verified(sessions, pair)
     verdicts = {Flaw.NONDETERMINISTIC: Verdict.NONDETERMINISTIC, Flaw.CRASH: Verdict.CRASHED}
     return verdicts.get(example.flaw, Verdict.ORDER_DEPENDENT), example
 
 
 def verified(sessions: Sessions, pair: Pair) -> Counterexample:
-    """Return how two sequences disagree in a new run; `Flaw.NONDETERMINISTIC` when they agree this time."""
+    """Return how two sequences disagree in a new run; `Flaw.NONDETERMINISTIC` if they now agree."""
     why: tuple[str, ...] = ("the sequences disagreed in a walk and agree when they are run from scratch",)
     try:
         example = compare_sequences(sessions, *pair) or compare_sequences(sessions, pair[1], pair[1])
@@ -278,7 +278,7 @@ def verified(sessions: Sessions, pair: Pair) -> Counterexample:
 def crashed(
     sessions: Sessions, count: int, sequence: StepSequence, crash: EngineCrashed, *, order: Chains
 ) -> tuple[Verdict, Counterexample]:
-    """Make the sequence that ended the engine short."""
+    """Shorten the sequence that ended the engine."""
     return _shortened(sessions, count, Counterexample(Flaw.CRASH, sequence, sequence, "", (crash.text,)), order)
 
 

@@ -1,4 +1,4 @@
-"""Find out whether the order of registrations matters: choose a walk by what the engine can do, and take it."""
+"""Explore whether the order of registrations matters: choose a walk for the engine, and run it."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ def explore(
     cancelled: Callable[[], bool] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Exploration:
-    """Find out whether the order of registrations matters on an engine.
+    """Explore whether the order of registrations matters on an engine.
 
     Args:
         engine: the engine.
-        registrations: what is registered and released.
-        operators: what is observed.
-        options: which walk to take, and its bounds.
-        order: chains of registrations that are registered in this order only; releases are free.
-        cancelled: called about ten times a second to ask whether to stop.
-        progress: called about ten times a second with how far it has come.
+        registrations: the registrations to make and release.
+        operators: the observed operators.
+        options: the walk and its bounds.
+        order: chains of registrations that are only registered in this order; releases are free.
+        cancelled: a function that returns whether to stop; it is called about ten times a second.
+        progress: a function that gets the progress about ten times a second.
 
     Returns:
-        The verdict, what it stands for, and a counterexample when there is one, verified from scratch.
+        The verdict, its scope, and a counterexample if there is one, verified from scratch.
 
     Raises:
-        Interrupted: by Ctrl-C, with what was covered.
+        Interrupted: Ctrl-C; the error has the results so far.
     """
     watch, walk, seed = Watch(options, cancelled=cancelled, progress=progress), options.walk, options.seed
     registrations = distinguished(registrations)
@@ -102,7 +102,7 @@ def explore(
 
 
 def _verified(result: Exploration, fresh: Sessions) -> Exploration:
-    """Run the counterexample of a state space in fresh sandboxes, and say so when it does not show there."""
+    """Run the counterexample of a state space in new sandboxes, and say if they do not show it."""
     example = result.counterexample
     if example is None or result.verdict is not Verdict.ORDER_DEPENDENT:
         return result

@@ -1,7 +1,7 @@
-"""Graph walk: visit every state once, and prove that order does not matter or find the shortest that disagree.
+"""Graph walk: visit every state once, and prove that order does not matter or find the shortest counterexample.
 
-Works on a `StateSpace`, an engine whose whole state is a value. What is checked on every edge is in Note [What is
-checked]; why that is enough for sequences of any length is in Note [When states may be merged].
+It works on a `StateSpace`, an engine whose whole state is a value. Note [What is checked] has the checks on every edge.
+Note [When states may be merged] says why they are enough for sequences of any length.
 """
 
 # Note [When states may be merged]
@@ -49,7 +49,7 @@ _OBSERVATIONS_KEPT: Final = 4096
 
 
 class _Full(Exception):
-    """The next state would exceed the bound; the argument is the sentence."""
+    """The next state would exceed the bound; the argument is the sentence about it."""
 
 
 def explore_graph(
@@ -66,19 +66,19 @@ def explore_graph(
 
     Args:
         space: the states.
-        count: how many registrations there are.
-        order: chains of registrations that are registered in this order only; releases are free.
+        count: the number of registrations.
+        order: chains of registrations that are only registered in this order; releases are free.
         watch: bounds and progress.
-        max_length: do not look at sequences longer than this.
-        max_edges: stop at this many edges, between two states.
-        numbers: what the registrations are called in the result, when they are part of a larger scenario.
+        max_length: ignore sequences longer than this.
+        max_edges: stop after this many edges, between two states.
+        numbers: the numbers of the registrations in the result, if they are part of a larger scenario.
 
     Returns:
-        `ORDER_INDEPENDENT`, `ORDER_DEPENDENT` with the shortest counterexample, `INCOMPLETE` when a bound was hit, or
+        `ORDER_INDEPENDENT`, `ORDER_DEPENDENT` with the shortest counterexample, `INCOMPLETE` after a bound, or
         `CRASHED`.
 
     Raises:
-        Interrupted: by Ctrl-C, with what was covered.
+        Interrupted: Ctrl-C; the error has the results so far.
     """
     if watch is None:
         watch = Watch(total_edges=count_edges(count, order))
@@ -86,12 +86,12 @@ def explore_graph(
 
 
 def too_long(length: int) -> str:
-    """Return the reason for the end of a walk: sequences of at most so many steps."""
+    """Return the reason for the end of a walk: the bound on the length of sequences."""
     return f"stopped at sequences of {length} steps"
 
 
 def too_many(edges: int) -> str:
-    """Return the reason for the end of a walk: at most so many edges."""
+    """Return the reason for the end of a walk: the bound on the number of edges."""
     return f"stopped at {edges:,} edges"
 
 
@@ -214,7 +214,7 @@ class _GraphDrive:
     # --- nodes
 
     def _arrive(self, mask: int, state: Any, parent: int, step: int, *, refused: bool) -> Counterexample | None:
-        """Keep a new state of a set that has one already, and check P0 there."""
+        """Keep a second state of a set, and check P0 for it."""
         earlier = self.first.get(mask)
         others = self.others.get(mask)
         if others is not None and state in others:
@@ -303,7 +303,7 @@ class _GraphDrive:
         return None
 
     def _accepted_after_all(self, node: int, index: int) -> Counterexample:
-        """Return the violation of P1 or P2 when a set was refused before and is accepted now."""
+        """Return the violation of P1 or P2 if a set was refused before, but is accepted now."""
         mask = self.masks[node]
         whole = mask | 1 << index
         row = self.refused[whole]

@@ -1,4 +1,4 @@
-"""The options of a walk and what they limit: bounds on states and time, cancellation, and the report of progress."""
+"""The options of a walk: bounds on states and time, cancellation, and reports of progress."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ WalkName: TypeAlias = Literal["auto", "graph", "orders", "sample"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalkOptions:
-    """The bounds of an exploration; None is the walk's own default, and no bound.
+    """The options of an exploration; None means the default of the walk, or no bound.
 
     Args:
-        walk: `auto` proves what it can by the strongest reduction that applies, on a `Forkable` engine; `graph` visits
-            every state of it; both take a covering walk on any other engine. `orders` runs every order, and `sample`
-            takes random walks. Of programs, `sample` runs random orders of each group in fresh sandboxes.
-        samples: how many random walks to take.
+        walk: on a `Forkable` engine, `auto` proves by the strongest reduction that applies, and `graph` visits every
+            state; on any other engine, both take a covering walk. `orders` runs every order, and `sample` takes
+            random walks. For modules, `sample` runs random orders of each group in new sandboxes.
+        samples: the number of random walks.
         seed: the random seed.
-        passes: how many times to take every edge of an engine that is not `Forkable`.
-        max_states: stop there.
-        timeout_s: stop after so many seconds.
-        max_memory: stop when the process uses so many bytes of memory more than at the start.
+        passes: the number of times to take every edge of an engine that is not `Forkable`.
+        max_states: stop after this many states.
+        timeout_s: stop after this many seconds.
+        max_memory: stop if the memory of the process grows by this many bytes.
     """
 
     walk: WalkName = "auto"
@@ -53,10 +53,10 @@ class Progress:
     """The progress of an exploration.
 
     Args:
-        sets: active sets that were reached.
+        sets: the reached active sets.
         states: distinct states.
-        edges: registrations and releases that were tried.
-        total_edges: how many there are when nothing is refused; None when that is not known.
+        edges: the tried registrations and releases.
+        total_edges: the number of edges if nothing is refused; None if unknown.
         elapsed_s: seconds since the start.
     """
 
@@ -80,9 +80,9 @@ class Watch:
 
     Args:
         options: the bounds.
-        cancelled: asked about ten times a second whether to stop.
+        cancelled: returns whether to stop; called about ten times a second.
         progress: called with the progress about ten times a second.
-        total_edges: the total that `progress` is called with.
+        total_edges: the total number of edges for `progress`.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Watch:
         return perf_counter() - self._started
 
     def full(self, states: int) -> str | None:
-        """Return a sentence on why there may not be so many states; None when there may be."""
+        """Return a sentence if there are too many states; else None."""
         if self._max_states is not None and self._states + states > self._max_states:
             return f"stopped at the bound of {self._max_states:,} states"
         if self._max_memory is not None:
@@ -124,7 +124,7 @@ class Watch:
         return None
 
     def stop(self, sets: int, states: int, edges: int) -> str | None:
-        """Return a sentence on why the exploration must stop here; None when it may go on."""
+        """Return a sentence that says why the exploration must stop; None if it may continue."""
         full = self.full(states)
         if full is not None:
             return full
@@ -141,11 +141,11 @@ class Watch:
         return None
 
     def is_over(self) -> bool:
-        """Return whether time is up or the walk was cancelled, whatever was counted."""
+        """Return whether the time is over or the walk was cancelled."""
         return perf_counter() >= self._deadline or (self._cancelled is not None and self._cancelled())
 
     def settle(self, exploration: Exploration) -> None:
-        """Count a finished part; `stop` gets the counts of the next part from zero."""
+        """Add the counts of a finished part; the counts of the next part begin at zero."""
         self._sets += exploration.sets
         self._states += exploration.states
         self._edges += exploration.edges
@@ -157,7 +157,7 @@ def _size_text(size: int) -> str:
 
 
 def exact_text(number: int) -> str:
-    """Return all digits of a number that is not negative, however many; `str` refuses more than 4,300 digits."""
+    """Return all digits of a number that is not negative; `str` refuses more than 4,300 digits."""
     parts: list[str] = []
     while number >= _CHUNK:
         number, rest = divmod(number, _CHUNK)
@@ -166,7 +166,7 @@ def exact_text(number: int) -> str:
 
 
 def short_text(number: int) -> str:
-    """Return a number for people: with commas, or `about 2.4e6352` when it is long."""
+    """Return a number for people: with commas, or as `about 2.4e6352` if it is long."""
     if number < 10**15:
         return f"{number:,}"
     digits = exact_text(number)

@@ -1,7 +1,7 @@
-"""Drive two engines side by side, stop at the first step after which they differ, and find the shortest way there.
+"""Drive two engines side by side, stop at the first step after which they differ, and find the shortest such sequence.
 
-This is the differential test of a model against what it models, as a feature: it asks not whether order matters, but
-whether two engines agree on what every step does. The walk and the shortening are those of the explorer.
+This is the differential test of a model and a real dispatcher: it does not ask whether the order matters, but whether
+two engines agree after every step. It uses the walk and the shortening of the explorer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Pair:
         self.what = ""
 
     def register(self, index: int, /) -> Refusal | None:
-        """Register with both; never refused itself."""
+        """Register on both; this step itself is never refused."""
         self.sequence.append(index)
         expected, actual = self._expected.register(index), self._actual.register(index)
         self._compare_outcomes(index, expected, actual)
@@ -56,7 +56,7 @@ class _Pair:
         return None
 
     def release(self, index: int, /) -> Refusal | None:
-        """Release with both."""
+        """Release on both."""
         if index in self._refused:
             self._refused.remove(index)
             return None
@@ -65,7 +65,7 @@ class _Pair:
         return None
 
     def look(self) -> Look:
-        """Return nothing, and an invariant that is broken once the two have disagreed."""
+        """Return no snapshots, and a broken invariant if the two engines have disagreed."""
         if not self.diff:
             self._compare_looks(self._expected.look()[0], self._actual.look()[0])
         alike = tuple(Snapshot(operator, "", "") for operator in self._operators)
@@ -90,7 +90,7 @@ class _Pair:
 
 
 def _comparable(one: Snapshot, other: Snapshot) -> tuple[Snapshot, Snapshot]:
-    """Return both without slots if one of them does not know its own."""
+    """Return both snapshots without slots if one of them has no slots."""
     if one.slots is None or other.slots is None:
         return replace(one, slots=None), replace(other, slots=None)
     return one, other
@@ -106,26 +106,26 @@ def lockstep(
     order: Chains = (),
     progress: Callable[[Progress], None] | None = None,
 ) -> Exploration:
-    """Find out whether two engines agree after every step of random passes.
+    """Explore whether two engines agree after every step of random passes.
 
-    Compared are the outcome of each step (accepted, or the kind of its refusal) and everything that snapshots show;
-    the slots where both engines show them.
+    Compare the outcome of each step (accepted, or the kind of its refusal) and whole snapshots; slots are compared if
+    both engines show them.
 
-    Arguments that are not named here are those of `explore`.
+    The other arguments are those of `explore`.
 
     Args:
-        expected: the engine that says what is right.
-        actual: the engine that is held to it.
-        operators: what is observed, one at least.
-        options: the bounds, the seed, and how many passes to take; one by default.
+        expected: the engine with the expected behaviour.
+        actual: the engine to compare.
+        operators: the observed operators, at least one.
+        options: the bounds, the seed, and the number of passes; default: one.
 
     Returns:
-        `NO_VIOLATION_FOUND` when they agree everywhere; `ORDER_DEPENDENT` with the shortest sequence after which they
-        do not, the same sequence on both sides, a diff from `expected` to `actual`, and where it is; `INCOMPLETE` or
+        `NO_VIOLATION_FOUND` if they agree everywhere; `ORDER_DEPENDENT` with the shortest sequence after which they
+        differ (the same on both sides), a diff from `expected` to `actual`, and its place; `INCOMPLETE` or
         `CRASHED`.
 
     Raises:
-        Interrupted: by Ctrl-C, with what was covered.
+        Interrupted: Ctrl-C; the error has the results so far.
     """
     last: list[_Pair] = []
     registrations = distinguished(registrations)

@@ -1,4 +1,4 @@
-"""Modules: registrations that come as a whole when a module is imported, and that nothing takes back.
+"""Modules: registrations that one import makes together, and that are never released.
 
 See Note [Orders of imports].
 """
@@ -57,7 +57,7 @@ def chains_of(modules: Sequence[Module], order: Chains) -> Chains:
     """Return the chains of modules that follow from chains of registrations, by position.
 
     Raises:
-        ValueError: they go in a circle.
+        ValueError: the chains have a cycle.
     """
     module_of = {index: at for at, module in enumerate(modules) for index in module.registrations}
     chains = ([module_of[index] for index in chain if index in module_of] for chain in order)
@@ -75,18 +75,18 @@ def explore_modules(
     cancelled: Callable[[], bool] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Exploration:
-    """Find out whether the order of imports matters. See Note [Orders of imports].
+    """Explore whether the order of imports matters. See Note [Orders of imports].
 
-    Arguments that are not named here are those of `explore`.
+    The other arguments are those of `explore`.
 
     Args:
-        modules: what each of them registers; a registration of none stands for itself.
+        modules: the modules with their registrations; a registration without a module counts as a module.
 
     Returns:
-        The verdict on the orders, with sums over the groups, and a counterexample in which whole modules come.
+        The verdict on the orders, with sums over the groups, and a counterexample of whole modules.
 
     Raises:
-        Interrupted: by Ctrl-C, with what was covered.
+        Interrupted: Ctrl-C; the error has the results so far.
     """
     watch = Watch(options, cancelled=cancelled, progress=progress)
     registrations = distinguished(registrations)
@@ -121,7 +121,7 @@ class _Imports(NamedTuple):
     watch: Watch
 
     def explore(self) -> Exploration:
-        """Explore each group by itself; all at once when a group is not independent."""
+        """Explore each group separately; if a group is not independent, explore all at once."""
         groups = self._groups()
         total = Exploration(Verdict.ORDER_INDEPENDENT, "imports", len(self.registrations), 0, 0, 0, 0)
         for members in groups:
@@ -157,7 +157,7 @@ class _Imports(NamedTuple):
         return [*groups_by(everything, lambda index: _names(self.registrations[index]))]
 
     def _explore(self, members: Sequence[int]) -> tuple[Exploration, bool]:
-        """Return the exploration of some registrations, and whether it touched nothing outside them."""
+        """Return the exploration of some registrations, and whether it used no variable outside of them."""
         engine, options, chosen = self.engine, self.options, {*members}
         taken = {
             at: [index for index in block.registrations if index in chosen] for at, block in enumerate(self.blocks)
@@ -190,25 +190,25 @@ class _Imports(NamedTuple):
 
 
 def _names(registration: Registration) -> Iterator[object]:
-    """Return the operators that a registration is about, and the namespace that it claims."""
+    """Return the operators of a registration, and the namespace that it claims."""
     yield from operators_of(registration)
     if isinstance(registration, Block) and registration.kind is BlockKind.DEF:
         yield registration.namespace
 
 
 class _ImportWalk(Walk):
-    """Every order of some blocks, or random ones; an order ends at a refusal.
+    """Every order of some blocks, or random orders; an order ends at a refusal.
 
     Args:
-        count: how many registrations there are.
-        bodies: what each block registers.
-        chains: of blocks, by their places.
-        samples: how many random orders to take; None for every order.
-        seed: of random orders.
+        count: the number of registrations.
+        bodies: the registrations of each block.
+        chains: the chains of blocks, by position.
+        samples: the number of random orders; None for every order.
+        seed: the seed of random orders.
 
     Attributes:
-        whole: the first order in which everything was accepted, if there was one.
-        refused: a shortest sequence that ends with a refusal, if there was one.
+        whole: the first order in which all registrations were accepted, if any.
+        refused: a shortest sequence that ends with a refusal, if any.
     """
 
     name = "imports"
@@ -230,7 +230,7 @@ class _ImportWalk(Walk):
             yield Run(self._steps([index for at in order for index in self._bodies[at]]))
 
     def coverage(self, *, found: bool) -> list[str]:
-        """Return that orders were left out, if any were."""
+        """Return a sentence about omitted orders, if there are any."""
         return [] if found or self._samples is None else [f"{self._samples:,} random orders of imports were run"]
 
     def _sampled(self) -> Iterator[Sequence[int]]:
@@ -271,7 +271,7 @@ def _shorter(
 
 
 def _differ(fresh: Sessions, expected: StepSequence, actual: StepSequence) -> Counterexample | None:
-    """Return the disagreement of two orders: as any two sequences, or in the acceptance of their last step."""
+    """Return the disagreement of two orders: as for any two sequences, or about the acceptance of their last step."""
     example = compare_sequences(fresh, expected, actual)
     if example is not None or expected[-1:] != actual[-1:]:
         return example

@@ -1,7 +1,7 @@
-"""Neighbourhoods: prove that order does not matter from small parts of the registrations that meet at one operator.
+"""Neighbourhoods: prove that order does not matter from small sets of the registrations of one operator.
 
-Works on a `StateSpace` that declares what its variables depend on (`Dependences`). The claim, its ground and what is
-checked are in docs/proof.md; Note [Neighbourhoods of a variable] has the short form.
+They work on a `StateSpace` that declares the dependences of its variables (`Dependences`). docs/proof.md has the claim,
+its ground and the checks; Note [Neighbourhoods of a variable] has the short form.
 """
 
 # Note [Neighbourhoods of a variable]
@@ -99,7 +99,7 @@ class Neighbourhood:
 
     Args:
         members: the registrations, as bits.
-        variables: what is to be known of them afterwards.
+        variables: the variables whose values the exploration must show.
     """
 
     members: int
@@ -116,15 +116,15 @@ class Plan:
     """The neighbourhoods of a scenario.
 
     Args:
-        neighbourhoods: what to explore, smaller ones first.
-        dependences: what each variable depends on that is observed.
-        declared: the same of every variable.
-        deciders: for each registration those that decide whether it is accepted.
-        conflicts: the registrations that decide about one another, directly or through others, as bits.
-        able: the registrations that are accepted when nothing else is registered, as bits.
-        refused: for each variable who may write it though refused, and who is needed for that, as bits.
-        edges: how many edges the neighbourhoods have at most.
-        largest: how many registrations the largest of them has.
+        neighbourhoods: the neighbourhoods to explore, smaller ones first.
+        dependences: the dependences of each observed variable.
+        declared: the dependences of every variable.
+        deciders: for each registration, the registrations that decide whether it is accepted.
+        conflicts: the registrations that decide about each other, directly or through others, as bits.
+        able: the registrations that are accepted without other registrations, as bits.
+        refused: for each variable, the registrations whose refusal may write it, and those that this needs, as bits.
+        edges: an upper bound on the edges of the neighbourhoods.
+        largest: the number of registrations in the largest neighbourhood.
     """
 
     neighbourhoods: tuple[Neighbourhood, ...]
@@ -141,10 +141,10 @@ class Plan:
 def plan_of(
     space: StateSpace[Any], count: int, operators: Sequence[OperatorName], order: Chains, *, least: int
 ) -> Plan | None:
-    """Return the neighbourhoods of `count` registrations; None when a whole walk is less work, unless `least` is 0.
+    """Return the neighbourhoods of `count` registrations; None if a whole walk is less work, unless `least` is 0.
 
     Raises:
-        NotReduced: there are none by which anything could be proved.
+        NotReduced: no neighbourhoods could prove anything.
     """
     whole = count_edges(count, order)
     if not isinstance(space, Dependences):
@@ -188,7 +188,7 @@ def plan_of(
 
 
 def _accepted_alone(space: StateSpace[Any], deciders: Sequence[int]) -> int:
-    """Return the registrations that are accepted when nothing else is registered, as bits."""
+    """Return the registrations that are accepted without other registrations, as bits."""
     able = 0
     for index, mask in enumerate(deciders):
         if not mask or space.register(space.empty(), index)[1] is None:
@@ -205,12 +205,12 @@ def _neighbourhoods(dependence: Dependence, able: int) -> Iterator[int]:
 
 
 def one_of_each_role(roles: Mapping[int, Hashable], lazy_ones: int, besides: int = 0) -> Iterator[int]:
-    """Return sets with one registration of each role, two of a lazy one, so that each has its turn.
+    """Return sets with one registration of each role (two of a lazy role), so that each registration is in some set.
 
     Args:
-        roles: of the registrations; the first of a role has its turn with those of the others.
-        lazy_ones: those of them that are lazy, as bits.
-        besides: is in every set.
+        roles: the roles of the registrations; the first registrations of all roles are in one set.
+        lazy_ones: the lazy registrations, as bits.
+        besides: the registrations in every set.
     """
     chosen, others = besides, []
     for members in _by_role(roles):
@@ -232,17 +232,17 @@ def _by_role(roles: Mapping[int, Hashable]) -> Iterable[list[int]]:
 
 
 def _able_first(roles: Mapping[int, Hashable], able: int) -> Mapping[int, Hashable]:
-    """Return the roles, first those that are accepted alone."""
+    """Return the roles; registrations that are accepted alone come first."""
     return {index: roles[index] for index in sorted(roles, key=lambda index: (not able >> index & 1, index))}
 
 
 def _keeping(dependence: Dependence, able: int) -> int:
-    """Return the registrations that keep a variable alive and do nothing else to it, as bits."""
+    """Return the registrations that keep a variable alive without other effects on it, as bits."""
     return dependence.holders & able & ~sum(1 << index for index in dependence.roles)
 
 
 def _pairs(members: Sequence[int]) -> Iterator[int]:
-    """Return every two members of a list, a few at a time. See Note [Lists]."""
+    """Return sets that contain every pair of members of a list. See Note [Lists]."""
     size = _TAKEN_AT_ONCE if len(members) > _SHORT_LIST else max(len(members), 1)
     some = [sum(1 << index for index in members[start : start + size]) for start in range(0, len(members), size)]
     if len(some) < 2:
@@ -252,7 +252,7 @@ def _pairs(members: Sequence[int]) -> Iterator[int]:
 
 
 def _with_what_outlives(together: int, hidden: Sequence[Dependence], able: int) -> int:
-    """Return the registrations that decide about one another, and the keepers. See Note [Refusals that write]."""
+    """Return the registrations that decide about each other, and the keepers. See Note [Refusals that write]."""
     members = together
     for dependence in hidden:
         if any(together >> index & 1 for index in dependence.roles):
@@ -262,7 +262,7 @@ def _with_what_outlives(together: int, hidden: Sequence[Dependence], able: int) 
 
 
 def _who_write_though_refused(dependence: Dependence, together_with: Mapping[int, int], able: int) -> int:
-    """Return the registrations that may write though refused, what refuses them, and what keeps the operator alive."""
+    """Return the registrations whose refusal may write, those that refuse them, and those that keep it alive."""
     writing = refusing = 0
     for together, more in together_with.items():
         if together & dependence.traces:
@@ -273,7 +273,7 @@ def _who_write_though_refused(dependence: Dependence, together_with: Mapping[int
 
 
 def _components(deciders: Sequence[int]) -> Iterator[int]:
-    """Return groups of registrations that may decide about one another, directly or through others."""
+    """Return groups of registrations that may decide about each other, directly or through others."""
     left = sum(1 << index for index, mask in enumerate(deciders) if mask)
     while left:
         together, grown = 0, left & -left
@@ -289,7 +289,7 @@ def _components(deciders: Sequence[int]) -> Iterator[int]:
 
 
 def _largest(wanted: Iterable[Neighbourhood]) -> tuple[Neighbourhood, ...]:
-    """Return the neighbourhoods that are not inside another one, which takes over their variables."""
+    """Return the neighbourhoods that are not inside another one; the larger one gets the variables of the smaller."""
     kept: list[Neighbourhood] = []
     having: dict[int, list[Neighbourhood]] = {}  # a registration -> the larger ones that have it
     by_size = sorted(wanted, key=lambda item: (-item.members.bit_count(), item.members))
@@ -327,20 +327,20 @@ def explore_neighbourhoods(
     Args:
         space: the states.
         plan: the neighbourhoods.
-        count: how many registrations there are.
-        operators: what is observed.
-        order: chains of registrations that are registered in this order only; releases are free.
-        seed: of the sequences over everything.
-        watch: bounds and progress; the neighbourhoods are settled with it.
-        max_length: do not look at sequences longer than this.
-        numbers: what the registrations are called in the result.
+        count: the number of registrations.
+        operators: the observed operators.
+        order: chains of registrations that are only registered in this order; releases are free.
+        seed: the seed of the sequences over the whole scenario.
+        watch: bounds and progress.
+        max_length: ignore sequences longer than this.
+        numbers: the numbers of the registrations in the result.
 
     Returns:
-        As `explore_graph` does, with sums over the neighbourhoods.
+        As `explore_graph`, with sums over the neighbourhoods.
 
     Raises:
-        NotReduced: what the engine declares is not so, and nothing was found.
-        Interrupted: by Ctrl-C, with what was covered.
+        NotReduced: a declaration of the engine is wrong, and there is no counterexample.
+        Interrupted: Ctrl-C; the error has the results so far.
     """
     assert isinstance(space, Dependences)
     return _Proof(space, plan, count, operators, order, seed, watch, max_length, numbers).run()
@@ -382,7 +382,7 @@ class _Proof:
         )
 
     def run(self) -> Exploration:
-        """Walk the shortest sequences over everything, then explore all neighbourhoods."""
+        """Walk the shortest sequences over the whole scenario, then explore all neighbourhoods."""
         try:
             return self._all()
         except Interrupted:
@@ -444,7 +444,7 @@ class _Proof:
         )
 
     def _more(self) -> Iterator[Neighbourhood]:
-        """Return more to explore: registrations in force together that exclude each other in the plan."""
+        """Return further neighbourhoods: registrations in force together that exclude each other in the plan."""
         for variable, mask in self.knowledge.missing() if self._is_well else ():
             yield Neighbourhood(mask | self.plan.refused[variable], [variable])
             if not self._is_well:
@@ -452,7 +452,7 @@ class _Proof:
 
     @property
     def _is_well(self) -> bool:
-        """True when nothing was found yet that ends the proof."""
+        """True if nothing has ended the proof yet."""
         return self.best is None and self.strange is None and self.short is None
 
     def _stopped(self, result: Exploration) -> Exploration:
@@ -536,7 +536,7 @@ class _Proof:
         return None
 
     def _visit(self, one: Neighbourhood) -> None:
-        """Go to every state of a neighbourhood, and look at its variables there."""
+        """Visit every state of a neighbourhood, and read its variables there."""
         knowledge, indices = self.knowledge, one.indices
         part = self.space.restricted(indices, self.operators)
         found = ReachableStates(part, range(len(indices)), self._local(indices))
@@ -552,7 +552,7 @@ class _Proof:
         knowledge.visited(one.members, {*masks})
 
     def _look_far(self) -> None:
-        """Run sequences over everything. See Note [Neighbourhoods of a variable]."""
+        """Run sequences over the whole scenario. See Note [Neighbourhoods of a variable]."""
         self.knowledge.check_all_visited()
         random, every = SplitMix64(self.seed), 1 if self.count <= _FEW else _LOOK_EVERY
         for steps in (self._alone(), self._last(), *(self._random(random, density) for density in _DENSITIES)):
@@ -567,12 +567,12 @@ class _Proof:
                 raise NotReduced("what is observed depends on more than the neighbourhoods show")
 
     def _alone(self) -> Iterator[int]:
-        """Return each registration by itself."""
+        """Return a sequence for each single registration."""
         for index in range(self.count):
             yield from (index, index)
 
     def _last(self) -> Iterator[int]:
-        """Return each registration after all others; refused ones are tried again."""
+        """Return a sequence with each registration after all others; refused registrations are tried again."""
         yield from self._in_order((1 << self.count) - 1)
         for index in range(self.count):
             yield from (index, index)
@@ -583,7 +583,7 @@ class _Proof:
             yield index if wanted else ~index
 
     def _in_order(self, mask: int) -> Iterator[int]:
-        """Registrations in an order that may be."""
+        """Return the registrations in an allowed order."""
         chained = sum(1 << index for index in {index for chain in self.order for index in chain})
         yield from keeping([*set_bits(mask & ~chained), *set_bits(mask & chained)], self.order)
 
@@ -601,7 +601,7 @@ class _Proof:
     # --- counterexamples
 
     def _of_the_whole(self, found: _Found) -> Counterexample:
-        """Return the counterexample with all observations, after it has shown on the whole."""
+        """Return the counterexample with all observations, after a run on the whole scenario."""
         neighbourhood = Neighbourhood(sum(1 << index for index in found.members))
         longest = max(len(found.example.expected_sequence), len(found.example.actual_sequence))
         again = self._explore(neighbourhood, self.operators, longest + 1).counterexample
@@ -615,7 +615,7 @@ class _Proof:
 
 
 class _Far:
-    """A sequence over everything; each of its steps is compared with the declarations."""
+    """A sequence over the whole scenario; each step is compared with the declarations."""
 
     def __init__(self, proof: _Proof) -> None:
         self._space = proof.space
@@ -625,7 +625,7 @@ class _Far:
         self._values = proof.space.values(self.state)
 
     def take(self, step: int) -> None:
-        """Register, or release a registration in force; do nothing where that cannot be."""
+        """Register, or release an active registration; do nothing if this is impossible."""
         index = ~step if step < 0 else step
         if self.mask >> index & 1:
             try:
@@ -647,7 +647,7 @@ class _Far:
 
 
 class Knowledge:
-    """The observed values and outcomes; whatever contradicts the declarations ends the proof."""
+    """The observed values and outcomes; a contradiction to the declarations ends the proof."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -666,7 +666,7 @@ class Knowledge:
                 self._lists[variable] = ListKnowledge(sum(1 << index for index in dependence.roles))
 
     def look(self, mask: int, values: Mapping[Hashable, Hashable], variables: Iterable[Hashable]) -> None:
-        """Compare some variables' values in an active set with those of the same groups elsewhere."""
+        """Compare the values of some variables in an active set with their values for the same groups elsewhere."""
         self._check_declared(values)
         for variable in variables:
             self._compare(variable, mask, values.get(variable))
@@ -674,7 +674,7 @@ class Knowledge:
     def look_after(
         self, index: int, mask: int, before: Mapping[Hashable, Hashable], values: Mapping[Hashable, Hashable]
     ) -> None:
-        """`look` at the variables that a step of `index` may have changed, and at what it did."""
+        """Compare the variables that a step of `index` may have changed, and its outcome."""
         self._check_declared(values)
         expected = self._of_step(index)
         changed = {variable for variable, _ in values.items() ^ before.items()}
@@ -684,7 +684,7 @@ class Knowledge:
         self._check_hidden(index, changed)
 
     def _of_step(self, index: int) -> AbstractSet[Hashable]:
-        """Return the variables with a group that a registration is in."""
+        """Return the variables that have a registration in one of their groups."""
         known = self._steps.get(index)
         if known is None:
             known = self._steps[index] = frozenset(
@@ -693,7 +693,7 @@ class Knowledge:
         return known
 
     def outcome(self, mask: int, index: int, refusal: Refusal | None) -> None:
-        """Compare whether a registration was accepted with its outcome where the same ones decided."""
+        """Compare the outcome of a registration with its outcome elsewhere under the same deciders."""
         deciders = self.plan.deciders[index]
         known = self._outcomes.setdefault((index, mask & deciders), refusal if deciders else None)
         if not outcomes_agree(known, refusal, same_step=True):
@@ -716,7 +716,7 @@ class Knowledge:
             raise NotReduced("what is observed depends on more than the neighbourhoods show")
 
     def visited(self, members: int, sets: AbstractSet[int]) -> None:
-        """Note which active sets of a neighbourhood were reached."""
+        """Note the reached active sets of a neighbourhood."""
         if len(sets) == 1 << members.bit_count():
             self._whole.append(members)
             return
@@ -725,7 +725,7 @@ class Knowledge:
                 self._reached[together] = {mask for mask in sets if mask & ~together == 0}
 
     def missing(self) -> Iterator[tuple[Hashable, int]]:
-        """Return the variables without a known value for a reachable combination of groups, with how it is reached."""
+        """Return the variables without a known value for a reachable combination of groups, with this combination."""
         for variable, dependence in self.plan.dependences.items():
             for members in _neighbourhoods(dependence, self.plan.able):
                 if all(members & ~whole for whole in self._whole):
@@ -742,7 +742,7 @@ class Knowledge:
             raise NotReduced(f"not every combination could be reached of what decides about {variable}")
 
     def _reachable(self, variable: Hashable, dependence: Dependence) -> Iterator[int]:
-        """Return registrations for each combination of roles that are not refused; the largest first."""
+        """Return, for each combination of roles, registrations that are not refused; the largest first."""
         if dependence.is_list:
             for pair in combinations(sorted(dependence.roles), 2):
                 mask = 1 << pair[0] | 1 << pair[1]
@@ -782,7 +782,7 @@ class Knowledge:
         return (variable, combination(self._groups[variable], mask)) in self._values
 
     def _compare(self, variable: Hashable, mask: int, value: Hashable) -> None:
-        """Check that a variable has the one value that belongs to an active set."""
+        """Check that a variable has the value that belongs to an active set."""
         known = self._lists.get(variable)
         if known is not None:
             is_known = known.agrees(mask, value)
@@ -806,10 +806,10 @@ class Knowledge:
 
 
 class ListKnowledge:
-    """The knowledge of a list: each registration's entries, and which of two comes first. See Note [Lists].
+    """The knowledge about a list: the entries of each registration, and the order of every two. See Note [Lists].
 
     Args:
-        members: who puts something there, as bits.
+        members: the registrations with entries, as bits.
     """
 
     def __init__(self, members: int) -> None:
@@ -820,7 +820,7 @@ class ListKnowledge:
         self._before: dict[int, int] = {}
 
     def agrees(self, mask: int, value: Hashable) -> bool:
-        """Return whether a value belongs to an active set, as far as is known; it is known then."""
+        """Return whether a value agrees with the known value for an active set; an unknown value becomes known."""
         entries = () if value is None else value
         mask &= self.members
         if not isinstance(entries, tuple):
@@ -853,7 +853,7 @@ class ListKnowledge:
         )
 
     def _read(self, value: tuple[Hashable, ...]) -> list[int] | None:
-        """Return the registrations in a list, in its order; None when their own entries do not make up the list."""
+        """Return the registrations in a list, in its order; None if the list has other entries."""
         order, place = [], 0
         while place < len(value):
             index = self._who.get(value[place])

@@ -1,4 +1,4 @@
-"""Partition registrations into independent parts, explore each by itself, and check that they are independent.
+"""Partition registrations into independent parts, explore each separately, and check that they are independent.
 
 See Note [Why parts may be explored by themselves].
 """
@@ -41,12 +41,12 @@ _Item = TypeVar("_Item", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Registrations that meet no others.
+    """Registrations that share no variable with other registrations.
 
     Args:
-        indices: their numbers in the scenario, ascending, broadcasts included.
-        operators: the observed operators that they name.
-        order: the chains that there are within the part, in its numbers.
+        indices: their numbers in the scenario, ascending, including broadcasts.
+        operators: the observed operators of these registrations.
+        order: the chains within the part, in its numbers.
     """
 
     indices: tuple[int, ...]
@@ -65,21 +65,21 @@ def explore_forkable(
     reduced: bool = True,
     least: int = LEAST_EDGES,
 ) -> Exploration:
-    """Explore an engine whose whole state is a value, in parts when it knows footprints.
+    """Explore an engine whose whole state is a value; explore in parts if it knows footprints.
 
-    Arguments that are not named here are those of `explore`.
+    The other arguments are those of `explore`.
 
     Args:
-        seed: of the sequences that are run to check determinism.
+        seed: the seed of the sequences that check determinism.
         watch: bounds and progress.
-        reduced: whether to look for parts and neighbourhoods at all.
-        least: a part of fewer edges is not explored in neighbourhoods.
+        reduced: whether to use parts and neighbourhoods.
+        least: a part with fewer edges is explored without neighbourhoods.
 
     Returns:
         One result for all parts, in the numbers of the scenario.
 
     Raises:
-        Interrupted: by Ctrl-C, with what was covered.
+        Interrupted: Ctrl-C; the error has the results so far.
     """
     exploration = _explored(engine, registrations, operators, order, seed, watch or Watch(), least if reduced else None)
     return replace(exploration, reductions=tuple(_reductions(exploration)))
@@ -115,7 +115,7 @@ def parts_of(
     operators: Sequence[OperatorName],
     order: Chains = (),
 ) -> Iterator[Part]:
-    """Return the parts of a scenario, by their first registrations; one part when no footprints are known."""
+    """Return the parts of a scenario, by their first registrations; one part if footprints are unknown."""
     if not isinstance(space, Footprints):
         yield Part(tuple(range(len(registrations))), tuple(operators), order)
         return
@@ -136,7 +136,7 @@ def places_of(items: Iterable[_Item]) -> dict[_Item, int]:
 
 
 def among(places: Mapping[_Item, int], some: Iterable[_Item]) -> tuple[_Item, ...]:
-    """Return the items with a position, sorted by it; takes as long as `some`, not as `places`."""
+    """Return the items that have a position, sorted by position, in a time that depends on `some`, not on `places`."""
     return tuple(sorted((item for item in some if item in places), key=places.__getitem__))
 
 
@@ -146,11 +146,11 @@ def _groups(space: Footprints, count: int) -> list[list[int]]:
 
 
 def groups_by(indices: Iterable[int], shared: Callable[[int], Iterable[Hashable]]) -> list[list[int]]:
-    """Return groups of indices that share something, directly or through others; near-linear in what is shared.
+    """Return groups of indices that share something, directly or through others, in near-linear time.
 
     Args:
-        indices: what to group, ascending.
-        shared: what each of them has.
+        indices: the indices to group, ascending.
+        shared: what each index has.
 
     Returns:
         The groups by their first index, each ascending.
@@ -261,7 +261,7 @@ class _Run:
         return replace(result, notes=(*note, *result.notes)) if note else result
 
     def _walked(self, part: Part, space: StateSpace[Any], max_length: int | None, most: int | None) -> Exploration:
-        """Return the result of a walk of everything; it is settled unless the walk was too long."""
+        """Return the result of a walk over the whole scenario; None if the walk was too long."""
         found = explore_graph(
             space,
             len(part.indices),
@@ -278,7 +278,7 @@ class _Run:
     def _in_neighbourhoods(
         self, part: Part, space: StateSpace[Any], max_length: int | None, least: int
     ) -> Exploration | None:
-        """Return the result of a part's neighbourhoods; None when a whole walk is as good."""
+        """Return the result of a part's neighbourhoods; None if a whole walk is as good."""
         count = len(part.indices)
         if count_edges(count, part.order) < least:
             return None
@@ -307,12 +307,12 @@ class _Run:
         return self.engine.space([self.registrations[index] for index in part.indices], part.operators)
 
     def _shorter(self) -> int | None:
-        """Return the greatest length of sequences that beat the present counterexample."""
+        """Return the greatest length of sequences that are shorter than the present counterexample."""
         example = self.sum.counterexample
         return None if example is None else max(len(example.expected_sequence), len(example.actual_sequence)) - 1
 
     def _add(self, more: Exploration) -> None:
-        """Add a part to the sum."""
+        """Add the result of a part to the sum."""
         total = self.sum
         verdict, example = total.verdict, total.counterexample
         if more.counterexample is not None and (example is None or more.verdict is not Verdict.ORDER_DEPENDENT):
@@ -336,7 +336,7 @@ class _Run:
             self.notes |= dict.fromkeys(more.notes)
 
     def _hiding(self, result: Exploration, part: Part) -> Exploration:
-        """Collect the operators with hidden state for one note on all parts, instead of one each."""
+        """Collect the operators with hidden state for one note about all parts."""
         if result.verdict is not Verdict.ORDER_INDEPENDENT or result.states == result.sets:
             return result
         self.hidden += part.operators
@@ -347,7 +347,7 @@ class _Run:
 
 
 def hidden_state_note(result: Exploration, operators: Sequence[OperatorName]) -> str:
-    """Return the note on states that look alike."""
+    """Return the note about states with equal observations."""
     names = ", ".join(map(str, operators[:_NAMED]))
     more = f" and {len(operators) - _NAMED:,} more" if len(operators) > _NAMED else ""
     of = f" of {names}{more}" if operators else ""
@@ -362,7 +362,7 @@ _NAMED: Final = 3
 def strays_of(
     space: StateSpace[Any], indices: Iterable[int], operators: Sequence[OperatorName]
 ) -> frozenset[StateVariable]:
-    """Return the variables outside a part that were touched while the part was observed."""
+    """Return the variables outside of a part that were used while the part was observed."""
     if not isinstance(space, Footprints):
         return frozenset()
     allowed: set[StateVariable] = {*space.shared_variables(), *operators, *map(str, operators)}

@@ -1,7 +1,7 @@
-"""The pseudo-random numbers of this project: SplitMix64, which never changes, so that a printed seed always replays.
+"""The pseudo-random numbers of this project: SplitMix64, which never changes, so a printed seed always repeats a run.
 
-Python promises no stable sequence for `random.shuffle` or `randrange` across versions; this file does. To change a
-number that it gives is a breaking change. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
+Python promises no stable sequence for `random.shuffle` or `randrange` across versions, but this module does. A change
+of these numbers is a breaking change. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
 2014.
 """
 
@@ -26,7 +26,7 @@ class SplitMix64:
 
     @property
     def state(self) -> int:
-        """The seed of a generator that continues here."""
+        """The seed of a generator that continues from this point."""
         return self._state
 
     def next(self) -> int:
@@ -41,7 +41,7 @@ class SplitMix64:
         return (self.next() * bound) >> 64
 
     def chance(self, percent: int) -> bool:
-        """True `percent` times in a hundred."""
+        """Return True with this probability in percent."""
         return self.below(100) < percent
 
     def shuffle(self, items: MutableSequence[T]) -> None:

@@ -1,9 +1,9 @@
-"""What the explorer asks of an engine. The smallest protocols it needs; it never knows which engine it drives.
+"""The smallest protocols that the explorer needs; the explorer does not know which engine it drives.
 
-`Engine` and `Sandbox` are what every engine has: register, release, look. An engine whose whole state is a value offers
-`Forkable` as well, and one that can say which parts of its state a registration touches offers `Footprints`; the
-explorer asks for these with `isinstance` and never guesses. One that can say what each part of its state depends on
-offers `Dependences`; what it says is checked wherever the explorer goes, see docs/proof.md.
+Every engine has `Engine` and `Sandbox`: register, release, observe. An engine whose whole state is a value also has
+`Forkable`. An engine that knows which parts of its state a registration uses has `Footprints`. An engine that knows the
+dependences of each part of its state has `Dependences`. The explorer finds these with `isinstance`, and checks the
+dependences at every visited state, see docs/proof.md.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 
 
 class EngineCrashed(DispatchLabError):
-    """A sandbox died, as a live dispatcher in a worker process can.
+    """A sandbox died, for example a live dispatcher in a worker process.
 
     Args:
-        text: what is known of its end, a sentence.
+        text: a sentence about its end.
     """
 
     exit_code = 5
@@ -36,7 +36,7 @@ class Handle(Protocol):
     """A registration that is in force."""
 
     def release(self) -> None:
-        """Undo it; a second release is harmless."""
+        """Release the registration; a second release is harmless."""
 
 
 class Sandbox(Protocol):
@@ -49,12 +49,12 @@ class Sandbox(Protocol):
         """Return the observable state of the operator."""
 
     def violations(self, operator: OperatorName, /) -> tuple[Violation, ...]:
-        """Return the invariants that do not hold now; empty for an operator that does not exist."""
+        """Return the invariants that do not hold; empty for an operator that does not exist."""
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """A kind of dispatcher with any number of isolated instances."""
+    """A kind of dispatcher that can have many isolated instances."""
 
     @property
     def name(self) -> str:
@@ -62,10 +62,10 @@ class Engine(Protocol):
 
     @property
     def semantics(self) -> str:
-        """The dispatcher that it behaves as: `strict`, `torch-2.13`, ..."""
+        """The name of the modelled dispatcher: `strict`, `torch-2.13`, ..."""
 
     def sandbox(self) -> AbstractContextManager[Sandbox]:
-        """Return a fresh sandbox; leaving the context takes it down."""
+        """Return a new sandbox; the end of the context closes it."""
 
 
 if TYPE_CHECKING:
@@ -81,14 +81,14 @@ StateVariable: TypeAlias = Hashable
 class StateSpace(Protocol[S]):
     """The registrations of one scenario on an engine whose whole state is a value.
 
-    Two equal states have the same future: equality of states is the complete key on which the explorer merges.
+    Equal states have equal futures, so the explorer merges equal states.
     """
 
     def empty(self) -> S:
-        """Return the state in which nothing is registered."""
+        """Return the state without registrations."""
 
     def register(self, state: S, index: int, /) -> tuple[S, Refusal | None]:
-        """Return the state after registering `index`; when refused, the state that the attempt leaves behind."""
+        """Return the state after registering `index`; if it is refused, the state after the attempt."""
 
     def release(self, state: S, index: int, /) -> S:
         """Return the state after releasing `index`, which is registered in `state`."""
@@ -100,12 +100,12 @@ class StateSpace(Protocol[S]):
         """Return the invariants that do not hold in `state`."""
 
     def why(self, expected: S, actual: S, /) -> tuple[str, ...]:
-        """Return why two states that should be alike differ, in the engine's terms; empty when it does not know."""
+        """Return why two states that should be equal differ, in the engine's terms; empty if unknown."""
 
 
 @runtime_checkable
 class Forkable(Protocol):
-    """An engine whose state can be kept, compared and continued from."""
+    """An engine whose state can be kept and compared, and from which the explorer can continue."""
 
     def space(self, registrations: Sequence[Registration], operators: Sequence[OperatorName], /) -> StateSpace[Any]:
         """Return the states that these registrations can reach, observed on these operators."""
@@ -113,39 +113,39 @@ class Forkable(Protocol):
 
 @runtime_checkable
 class Footprints(Protocol):
-    """A state space that knows, and records, which variables of its state are read and written."""
+    """A state space that knows and records which variables of its state are read and written."""
 
     def written_variables(self, index: int, /) -> frozenset[StateVariable]:
         """Return the variables that registration `index` should write; broadcasts write more, see `is_broadcast`."""
 
     def is_broadcast(self, index: int, /) -> bool:
-        """Return whether it reaches every operator, as a fallback does; then it is part of every component."""
+        """Return whether it reaches every operator, as a fallback does; then it is in every part."""
 
     def shared_variables(self) -> frozenset[StateVariable]:
         """Return the variables that broadcasts write and all registrations may read."""
 
     def touched(self) -> frozenset[StateVariable]:
-        """Return the variables that were read or written since the space was made, observations included."""
+        """Return the variables that were read or written since the space was made, including observations."""
 
 
 @runtime_checkable
 class Dependences(Protocol):
-    """A state space whose state has variables, and which declares the dependences of each."""
+    """A state space whose state has variables, and that declares the dependences of each variable."""
 
     def dependences(self) -> Mapping[StateVariable, Dependence] | str:
-        """Return the dependences of each variable; or a sentence on why they are not known."""
+        """Return the dependences of each variable, or a sentence that says why they are unknown."""
 
     def values(self, state: Any, /) -> Mapping[StateVariable, Hashable]:
         """Return the values of the variables; a missing variable has none.
 
-        What is observed, and which invariants hold, follows from those that are not hidden, each variable by itself.
+        The observations and invariants depend on the variables that are not hidden, each variable separately.
         """
 
     def deciders(self) -> Sequence[int]:
-        """Return for each registration those that may decide about its acceptance, itself if it is at fault."""
+        """Return, for each registration, those that may decide about its acceptance; itself if it is wrong alone."""
 
     def restricted(self, indices: Sequence[int], operators: Sequence[OperatorName], /) -> StateSpace[Any]:
         """Return the states that some registrations can reach, with their numbers there, observed on these operators.
 
-        Values are equal to those of the whole.
+        Values are equal to those in the whole state space.
         """

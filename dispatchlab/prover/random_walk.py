@@ -26,23 +26,23 @@ _REFUSALS_ASKED_AGAIN: Final = 4
 
 
 def sequences_needed(depth: int, ordered: int) -> int:
-    """Return the number of random walks that find a flaw with a confidence of 95 %; an estimate and not a proof.
+    """Return the number of random walks that find a flaw with a confidence of 95 %; this is an estimate, not a proof.
 
     Args:
-        depth: how many registrations have to be active, inactive or in order for the flaw to show.
-        ordered: how many of them have to be in one certain order.
+        depth: the number of registrations that must be active, inactive or in order to show the flaw.
+        ordered: the number of these that must be in one certain order.
     """
     return ceil((1 << depth) * factorial(ordered) * log(1 / 0.05))
 
 
 class RandomWalks(Walk):
-    """Some random walks, each compared with a direct way to where it ended.
+    """Random walks, each compared with a direct sequence to its last active set.
 
     Args:
-        count: how many registrations there are.
-        samples: how many random walks.
-        seed: of them all; a printed seed replays.
-        order: chains of registrations that are registered in this order only; releases are free.
+        count: the number of registrations.
+        samples: the number of random walks.
+        seed: the seed of all walks; a printed seed repeats them.
+        order: chains of registrations that are only registered in this order; releases are free.
     """
 
     name = "sample"
@@ -84,7 +84,7 @@ class RandomWalks(Walk):
                 yield Run(self._steps(_Way(), back), continues=True)
 
     def ended(self, run: Run) -> None:
-        """Count the random walk and note its last state."""
+        """Count a random walk and note its last state."""
         if not run.continues:
             self._taken += 1
             self._ends.add(self._walk.mask)
@@ -94,7 +94,7 @@ class RandomWalks(Walk):
         return len(self._ends)
 
     def coverage(self, *, found: bool) -> list[str]:
-        """Return sentences on how much was done, and how good a walk without a counterexample is."""
+        """Return sentences about the extent of the walk, and how much it shows without a counterexample."""
         both = sum(1 for first, second in self._neighbours if first < second and (second, first) in self._neighbours)
         depth = 0
         while sequences_needed(depth + 1, 2) <= self._taken:

@@ -54,7 +54,7 @@ class Flaw(WordEnum):
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """Two sequences that should lead to the same state and do not; each is as short as can be.
+    """Two sequences that should lead to the same state but do not; each is as short as possible.
 
     >>> from dispatchlab import DispatchKey, Impl, check_order, parse_name
     >>> foo = parse_name("test::foo")
@@ -66,10 +66,10 @@ class Counterexample:
 
     Args:
         flaw: how they disagree.
-        expected_sequence: the sequence that sets what is expected; for `INVARIANT` the same as `actual_sequence`.
-        actual_sequence: the sequence that leads elsewhere.
-        diff: a unified diff of what is seen after them, or of their outcomes.
-        why: the reasons in the engine's terms, empty when it does not know.
+        expected_sequence: the sequence with the expected result; for `INVARIANT`, the same as `actual_sequence`.
+        actual_sequence: the sequence with the other result.
+        diff: a unified diff of the observations after them, or of their outcomes.
+        why: the reasons in the engine's terms; empty if unknown.
     """
 
     flaw: Flaw
@@ -83,13 +83,13 @@ class Counterexample:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Registrations that exclude one another: without any one of them, the others are accepted together.
+    """Registrations that exclude each other: if one of them is left out, the others are accepted together.
 
     Args:
         members: the registrations, ascending.
         kind: the error kind of the refusal.
-        message: what the engine says when the last of `members` comes last.
-        asymmetric: the facts of the error differ when another member comes last.
+        message: the message of the engine if the last of `members` comes last.
+        asymmetric: whether the facts of the error differ if another member comes last.
     """
 
     members: tuple[int, ...]
@@ -110,25 +110,25 @@ class Exploration:
     4
 
     Args:
-        verdict: what is known.
+        verdict: the verdict.
         walk: `graph`, `orders`, `sample`, `covering` or `program`.
-        registrations: how many there are.
-        sets: distinct active sets that were reached, summed over components.
-        states: distinct states, at least one for each set.
-        edges: registrations and releases that were tried, refused ones included.
-        orders: how many orders this stands for: all registration orders times all release orders.
-        components: how many independent parts there are; 1 when not factored.
+        registrations: the number of registrations.
+        sets: the number of reached active sets, summed over parts.
+        states: the number of different states, at least one for each set.
+        edges: the number of tried registrations and releases, including refused ones.
+        orders: the number of covered orders: all registration orders times all release orders.
+        components: the number of independent parts.
         conflicts: minimal conflicts.
-        never_accepted: registrations that were refused wherever they were tried.
-        counterexample: when violated, crashed or nondeterministic.
+        never_accepted: the registrations that were always refused.
+        counterexample: the counterexample of a violation, crash or nondeterminism.
         notes: what else a reader should know, a sentence each.
         elapsed_s: seconds.
         seed: the seed of a sampled walk or of passes.
-        passes: how many passes were walked.
-        modules: how many modules register, where the orders are those of their imports.
-        neighbourhoods: how many neighbourhoods were explored in place of parts as a whole; sets, states and edges are
-            their sums then.
-        reductions: by what less was walked than every state of the whole: `partition`, `neighbourhoods`.
+        passes: the number of passes.
+        modules: the number of registering modules, if the orders are orders of imports.
+        neighbourhoods: the number of neighbourhoods that were explored instead of whole parts; then sets, states and
+            edges are sums over them.
+        reductions: the reductions that were used: `partition`, `neighbourhoods`.
     """
 
     verdict: Verdict
@@ -159,15 +159,15 @@ def judge(
     """Compare a verdict with the expected one.
 
     Args:
-        verdict: what was found.
-        expectation: what the scenario says: `order-independent` is neither violation nor refusal, `refused` is refusals
-            and no violation, `order-dependent` is a violation.
-        conflicts: how many minimal conflicts and registrations that were never accepted there are.
-        require_proof: do not take "no violation found" for an answer.
+        verdict: the verdict.
+        expectation: the expectation of the scenario: `order-independent` means no violation and no refusal, `refused`
+            means refusals but no violation, and `order-dependent` means a violation.
+        conflicts: the number of minimal conflicts and never accepted registrations.
+        require_proof: do not accept "no violation found".
 
     Returns:
-        Whether it is as expected, and the exit code: 0 as expected, 1 not, 3 nothing is known for sure, 4 not
-        deterministic, 5 the engine died.
+        Whether it is as expected, and the exit code: 0 as expected, 1 not as expected, 3 incomplete, 4
+        nondeterministic, 5 the engine died.
     """
     match verdict:
         case Verdict.INCOMPLETE:
@@ -196,4 +196,4 @@ def judge(
 
 
 class NotReduced(Exception):
-    """Neighbourhoods prove nothing here; the argument is why, a sentence."""
+    """Neighbourhoods prove nothing here; the argument is a sentence with the reason."""

@@ -1,6 +1,6 @@
-"""Run sequences on sandboxes and on states that are values, and compare what two lead to.
+"""Run sequences on sandboxes and on states that are values, and compare the results of two sequences.
 
-Every counterexample that is reported was made here: two sequences in fresh sessions, judged by the checker.
+This module makes every reported counterexample: two sequences in new sessions, which the checker compares.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 class SequenceError(DispatchLabError):
-    """A sequence cannot be run on this engine: it releases an unregistered one, or registers one twice.
+    """A sequence cannot be run on this engine: it releases an inactive registration, or registers one twice.
 
     Args:
         sequence: the sequence.
-        at: which step of it, from 0.
-        trouble: what is wrong with that step.
+        at: the number of the step, from 0.
+        trouble: why this step cannot be run.
     """
 
     sequence: StepSequence
@@ -53,23 +53,23 @@ class SequenceError(DispatchLabError):
 
 
 class Session(Protocol):
-    """One fresh dispatcher and the registrations of a scenario, by number."""
+    """A new dispatcher and the registrations of a scenario, by number."""
 
     def register(self, index: int, /) -> Refusal | None:
         """Register; return why it was refused, or None."""
 
     def release(self, index: int, /) -> Refusal | None:
-        """Release; return why that failed, or None."""
+        """Release; return why the release failed, or None."""
 
     def look(self) -> Look:
-        """Return all operators under observation and the invariants that do not hold."""
+        """Return the observed operators and the invariants that do not hold."""
 
 
 Sessions: TypeAlias = Callable[[], AbstractContextManager[Session]]
 
 
 class SandboxSession:
-    """A session in a sandbox; keeps the handles."""
+    """A session in a sandbox, which keeps the handles."""
 
     __slots__ = ("_handles", "_operators", "_registrations", "_sandbox")
 
@@ -93,7 +93,7 @@ class SandboxSession:
         return None
 
     def release(self, index: int, /) -> Refusal | None:
-        """Release; return why that failed, or None."""
+        """Release; return why the release failed, or None."""
         handle = self._handles[index]
         if handle is not None:
             try:
@@ -104,7 +104,7 @@ class SandboxSession:
         return None
 
     def look(self) -> Look:
-        """Return all operators under observation and the invariants that do not hold."""
+        """Return the observed operators and the invariants that do not hold."""
         snapshot, violations = self._sandbox.snapshot, self._sandbox.violations
         seen: list[Snapshot] = []
         broken: list[Violation] = []
@@ -115,7 +115,7 @@ class SandboxSession:
 
 
 class StateSession:
-    """A session on a state space; forgets the states that it leaves."""
+    """A session on a state space, which keeps only the present state."""
 
     __slots__ = ("_space", "_state")
 
@@ -134,7 +134,7 @@ class StateSession:
         return refusal
 
     def release(self, index: int, /) -> Refusal | None:
-        """Release; return why that failed, or None."""
+        """Release; return why the release failed, or None."""
         try:
             self._state = self._space.release(self._state, index)
         except RegistrationError as error:
@@ -142,12 +142,12 @@ class StateSession:
         return None
 
     def look(self) -> Look:
-        """Return all operators under observation and the invariants that do not hold."""
+        """Return the observed operators and the invariants that do not hold."""
         return self._space.observe(self._state), self._space.violations(self._state)
 
 
 def on_sandboxes(engine: Engine, registrations: Sequence[Registration], operators: Sequence[OperatorName]) -> Sessions:
-    """Return sessions in fresh sandboxes; kernels with equal debug texts get marks, see `distinguished`."""
+    """Return sessions in new sandboxes; kernels with equal debug texts get marks, see `distinguished`."""
     registrations = distinguished(registrations)
 
     @contextmanager
@@ -159,7 +159,7 @@ def on_sandboxes(engine: Engine, registrations: Sequence[Registration], operator
 
 
 def on_states(space: StateSpace[Any]) -> Sessions:
-    """Sessions on a state space."""
+    """Return sessions on a state space."""
 
     @contextmanager
     def open_session() -> Iterator[Session]:
@@ -179,7 +179,7 @@ class _Kept:
 
 
 class _PrefixSession(StateSession):
-    """A session that starts with the common steps of the session before it."""
+    """A session that reuses the common steps of the session before it."""
 
     __slots__ = ("_at", "_kept")
 
@@ -217,7 +217,7 @@ class _PrefixSession(StateSession):
 
 
 def on_prefixes(space: StateSpace[Any]) -> Sessions:
-    """Return sessions on a state space, for sequences whose order shares beginnings, which run once."""
+    """Return sessions on a state space; common beginnings of following sequences run only once."""
     kept = [_Kept(None, space.empty(), None)]
 
     @contextmanager
@@ -228,10 +228,10 @@ def on_prefixes(space: StateSpace[Any]) -> Sessions:
 
 
 def run(session: Session, sequence: StepSequence) -> Iterator[tuple[int, Refusal | None]]:
-    """Run the steps of a sequence one at a time; end early when a release fails.
+    """Run the steps of a sequence one by one; end early if a release fails.
 
     Raises:
-        SequenceError: a step releases what was refused or registers what is registered.
+        SequenceError: a step releases a refused registration, or registers an active one.
     """
     active = 0
     for at, step in enumerate(sequence):
@@ -265,18 +265,18 @@ class _End:
 
     @property
     def completes(self) -> frozenset[int] | None:
-        """The set after the last step, when it is a registration."""
+        """The set after the last step, if this is a registration."""
         return None if self.step is None or self.step < 0 else self.before | {self.step}
 
 
 def compare_sequences(sessions: Sessions, expected: StepSequence, actual: StepSequence) -> Counterexample | None:
-    """Return how two sequences disagree when run from scratch; None when they agree.
+    """Return how two sequences disagree when run from scratch; None if they agree.
 
     Args:
-        sessions: where to run them; nothing but the end of each sequence is looked at.
-        expected: the sequence that sets what is expected. The two change places in the counterexample when it breaks an
-            invariant and `actual` does not.
-        actual: the other one; the same sequence to ask whether it is at fault by itself.
+        sessions: the sessions to run them in; only the end of each sequence is observed.
+        expected: the sequence with the expected result. If only this one breaks an invariant, the two are swapped in
+            the counterexample.
+        actual: the other sequence; pass the same sequence to check it alone.
 
     Raises:
         SequenceError: a sequence cannot be run.
@@ -297,7 +297,7 @@ def compare_sequences(sessions: Sessions, expected: StepSequence, actual: StepSe
 
 
 def reasons_of(space: StateSpace[Any], example: Counterexample) -> tuple[str, ...]:
-    """Return what a space knows about why two sequences disagree, from the states where they do."""
+    """Return the reasons of a space for the disagreement of two sequences, from the states where they differ."""
     last = 1 if example.flaw is Flaw.OUTCOME else 0
     states = []
     for sequence in (example.expected_sequence, example.actual_sequence):
@@ -328,7 +328,7 @@ def _end(sessions: Sessions, sequence: StepSequence) -> _End:
 
 
 def full_sequence(count: int, random: SplitMix64, *, order: Chains = ()) -> StepSequence:
-    """Return a random sequence that registers all and then releases all that it can; registrations keep `order`."""
+    """Return a random sequence of all registrations, then all releases; registrations keep `order`."""
     registered, released = list(range(count)), list(range(count))
     random.shuffle(registered)
     random.shuffle(released)
@@ -341,14 +341,14 @@ def check_determinism(
     """Run one sequence twice and compare every outcome and observation.
 
     Args:
-        first: where to run it first.
-        second: where to run it again.
-        count: how many registrations there are; when there are many, only the turn and the end are looked at.
-        seed: of the sequence.
-        order: chains of registrations that are registered in this order only.
+        first: the sessions of the first run.
+        second: the sessions of the second run.
+        count: the number of registrations; if there are many, only the middle and the end are observed.
+        seed: the seed of the sequence.
+        order: chains of registrations that are only registered in this order.
 
     Returns:
-        The sequence and the difference, or the sequence that ended the engine (`Flaw.CRASH`), or None when all is well.
+        The sequence and the difference, or the sequence that ended the engine (`Flaw.CRASH`), or None without either.
     """
     from dispatchlab.prover.prng import SplitMix64
 
@@ -377,7 +377,7 @@ def check_determinism(
 def _record(
     session: Session, sequence: StepSequence, looks: frozenset[int], steps: list[int]
 ) -> list[tuple[int, Refusal | None, Look | None]]:
-    """Return the outcome of every step, without releases of refused ones; `steps` keeps the steps that were run."""
+    """Return the outcome of every step, without releases of refused registrations; `steps` gets the executed steps."""
     steps.clear()
     record: list[tuple[int, Refusal | None, Look | None]] = []
     refused: set[int] = set()

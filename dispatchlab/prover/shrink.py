@@ -1,4 +1,4 @@
-"""Makes a counterexample short: tries all short sequences of few registrations, then leaves out what it can."""
+"""Shorten a counterexample: try all short sequences of few registrations, then leave out steps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST: Final = {1: 4, 2: 6, 3: 6, 4: 6}  # by the number of registrations, ho
 
 
 class _BudgetSpent(Exception):
-    """No steps are left, or no time."""
+    """The budget of steps or time is spent."""
 
 
 def shrink(
@@ -33,14 +33,14 @@ def shrink(
     order: Chains = (),
     steps: int = STEPS,
 ) -> Counterexample:
-    """Return the shortest pair of sequences that disagrees, as far as a number of steps can find it.
+    """Return the shortest pair of sequences that disagrees, searched with a limited number of steps.
 
     Args:
-        sessions: where to run sequences, each from scratch.
-        count: how many registrations there are.
+        sessions: new sessions for the sequences.
+        count: the number of registrations.
         example: the counterexample to shorten.
-        order: chains of registrations that are registered in this order only.
-        steps: how many steps may be run; `example`, as short as it then is, is given back when they are spent.
+        order: chains of registrations that are only registered in this order.
+        steps: the number of steps that may be run; then the shortest pair so far is returned.
     """
     return _Shrink(sessions, count, order, steps).run(example)
 
@@ -74,7 +74,7 @@ class _Shrink:
         return example
 
     def _search(self, support: Sequence[int], longest: int) -> Counterexample | None:
-        """Run all sequences over a few registrations, shorter ones first, each in a fresh session."""
+        """Run all sequences over a few registrations, shorter ones first, each in a new session."""
         observations = Observations()
         sequences: list[tuple[StepSequence, int]] = [((), 0)]
         alone: Pair | None = None
@@ -125,7 +125,7 @@ class _Shrink:
             return mask, (sequence, sequence)
 
     def _without_the_past(self, example: Counterexample) -> Counterexample:
-        """Go straight to the start of the last few steps of a long sequence, then repeat them."""
+        """Go directly to the set before the last few steps of a long sequence, then run these steps."""
         if len(example.actual_sequence) + len(example.expected_sequence) <= _SHORT:
             return example
         sets = self._sets(example.actual_sequence)
@@ -144,14 +144,14 @@ class _Shrink:
         return example
 
     def _without_bystanders(self, example: Counterexample) -> Counterexample:
-        """Leave out one registration after another, from both sequences, as long as they still disagree."""
+        """Leave out one registration after another from both sequences, as long as they disagree."""
         for index in _members(example):
             pair = _without(example.expected_sequence, index), _without(example.actual_sequence, index)
             example = self._still(example, pair) or example
         return example
 
     def _without_detours(self, example: Counterexample) -> Counterexample:
-        """Leave out toggles of one registration that follow one another, two at a time, from the sequence at fault."""
+        """Leave out pairs of successive toggles of one registration from the sequence at fault."""
         at = 0
         while at < len(example.actual_sequence):
             sequence = example.actual_sequence
@@ -172,7 +172,7 @@ class _Shrink:
         return example
 
     def _still(self, example: Counterexample, pair: Pair) -> Counterexample | None:
-        """Return how a pair disagrees, if it does and crashes exactly as the pair that was found."""
+        """Return how a pair disagrees, if it crashes exactly when the found pair does; else None."""
         try:
             again = self._compare(pair)
         except SequenceError:
@@ -180,7 +180,7 @@ class _Shrink:
         return again if again is not None and (again.flaw is Flaw.CRASH) == (example.flaw is Flaw.CRASH) else None
 
     def _sets(self, sequence: StepSequence) -> list[int]:
-        """Return the active set before the sequence and after each of its steps, a bit mask each."""
+        """Return the active set before the sequence and after each step, as bit masks."""
         self._spend(len(sequence))
         sets = [0]
         try:
@@ -197,7 +197,7 @@ class _Shrink:
         return sets
 
     def _direct(self, mask: int) -> StepSequence:
-        """Return all of a set, registered in ascending order, except those with an order of their own."""
+        """Return the registrations of a set in ascending order, except those with their own order."""
         return tuple(keeping((index for index in range(mask.bit_length()) if mask >> index & 1), self.order))
 
     def _compare(self, pair: Pair) -> Counterexample | None:

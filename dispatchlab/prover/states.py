@@ -1,7 +1,6 @@
-"""Every state that registrations can reach, and the steps between them, for what asks more than whether order matters.
+"""Every state that registrations can reach, and the steps between them, for snapshots and predicates.
 
-The graph walk stops where a rule of the checker is broken. Snapshots, pictures and predicates are about all states,
-whatever the verdict is.
+The graph walk stops if a rule of the checker is broken. Snapshots and predicates need all states, for any verdict.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ class StateEdge(NamedTuple):
 
 
 class ReachableStates:
-    """The reachable states, breadth-first: the first way to a state is a shortest one.
+    """The reachable states, breadth-first: the first sequence to a state is a shortest one.
 
-    A state is what is active, and the value of the engine's state.
+    A state consists of the active set and the value of the engine's state.
 
     >>> from dispatchlab import Claim
     >>> from dispatchlab.engine.lab_engine import LabEngine
@@ -39,9 +38,9 @@ class ReachableStates:
 
     Args:
         space: the states.
-        members: the registrations that are taken.
-        order: those of them that are registered in this order only; releases are free.
-        stop: is asked before the steps from a state with how many states and edges there are; a sentence ends the walk.
+        members: the registrations to use.
+        order: the chains of registrations that are only registered in this order; releases are free.
+        stop: gets the numbers of states and edges before the steps from a state; its sentence ends the walk.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class ReachableStates:
         self._add(0, space.empty(), -1, 0)
 
     def edges(self) -> Iterator[StateEdge]:
-        """Take every step from every state; iterate once. Afterwards `stopped` says whether there would be more."""
+        """Take every step from every state; iterate only once. Then `stopped` says whether the walk is incomplete."""
         space = self.space
         head = edges = 0
         while head < len(self.states):
@@ -92,7 +91,7 @@ class ReachableStates:
             head += 1
 
     def sequence(self, node: int, *more: Step) -> StepSequence:
-        """Return a shortest sequence to a state, and steps behind it."""
+        """Return a shortest sequence to a state, followed by further steps."""
         steps = list(reversed(more))
         while self._parents[node] >= 0:
             steps.append(self._steps[node])

@@ -1,21 +1,21 @@
-"""A room for each question of a user: what it finds, its result as values, and its views.
+"""A package for each question of a user: it finds the answer, and has the result as values and its views.
 
-Commands, the pytest plugin and `api` ask.
+Commands, the pytest plugin and `api` call these packages.
 
-- `leaks`: registrations that something leaves behind: two moments compared, on lab dispatchers and on the running
+- `leaks`: registrations that a test leaves behind: it compares two moments, on lab dispatchers and on the running
   PyTorch.
-- `check`: what is wrong with a package: all questions about its registrations, asked of one import.
-- `certify`: what is certified: for every operator of a registry, whether the order of its registrations can matter.
-- `coverage`: what covers a backend: how its operators find a kernel, and what one more registration would change.
-- `dump`: what the dispatcher holds for an operator: dumps, tables with their reasons, listings, versions side by side.
+- `check`: find mistakes in a package: all questions about its registrations, from one import.
+- `certify`: for every operator of a registry, prove that the order of its registrations does not matter.
+- `coverage`: how the operators of a backend find a kernel.
+- `dump`: the content of the dispatcher for an operator: dumps, tables with their reasons, listings.
 - `explain`: why a call runs a kernel: the key set of each hop, with and without a mode of Python.
-- `imports`: whether import order matters: packages imported in every order, each order in a process of its own.
-- `lint`: what is wrong: rules that find what works today and fails later.
-- `native_functions`: what is generated of native_functions.yaml: registrations, and the frames of a call.
-- `order`: whether order matters: a scenario explored on an engine, with its counterexample, its report and its golden
+- `imports`: whether the order of imports matters: packages are imported in every order, each in a new process.
+- `lint`: rules that find registrations that work today and may fail later.
+- `native_functions`: code that is generated from native_functions.yaml.
+- `order`: whether the order matters: explore a scenario on an engine; its counterexample, its report and its golden
   file.
-- `record`: whether packages still register what was recorded of them.
-- `session`: what each step changes: a sequence that is changed step by step, for `explore` and notebooks.
-- `trace`: what operators did while a program ran: calls, hop by hop.
-- `upgrade`: what an upgrade changes: two registries under the models of their PyTorch.
+- `record`: whether packages still register what their record contains.
+- `explore`: an interactive sequence of steps, and the changes of each step.
+- `trace`: the calls of operators while a program ran, with each redispatch.
+- `upgrade`: the changes of an upgrade: two registries, each under the model of its PyTorch.
 """

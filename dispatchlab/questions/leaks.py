@@ -1,7 +1,7 @@
-"""Registrations that a test leaves behind: the dumps before and after it, compared line by line.
+"""Find registrations that a test leaves behind: compare the dumps before and after the test, line by line.
 
-The fixture `dispatcher_leaks` of the pytest plugin shows them. Lab dispatchers and a PyTorch that were there before are
-compared; what PyTorch registers for itself when a part of it is first used is no leak.
+The fixture `dispatcher_leaks` of the pytest plugin shows them. It compares lab dispatchers, and a PyTorch that was
+imported before. A registration that PyTorch makes when a part of it is first used is not a leak.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """A memory of the present registrations, which `leaks` compares with later ones."""
+    """The present registrations, which `leaks` compares with later ones."""
 
     def __init__(self) -> None:
         self._allowed: list[str] = []
@@ -29,11 +29,11 @@ class Watch:
         self._torch = _torch_dumps() if "torch" in sys.modules else None
 
     def allow(self, *operators: str) -> None:
-        """Let these operators stay: names, or globs such as `my_package::*`."""
+        """Allow these operators to stay: names, or globs such as `my_package::*`."""
         self._allowed += operators
 
     def leaks(self) -> tuple[str, ...]:
-        """Return the lines that came or went for good, where a reference cycle may have held a library."""
+        """Return the lines that appeared or disappeared; first collect garbage, because a cycle may hold a library."""
         if self._differences():
             gc.collect()
         return tuple(self._differences())
@@ -73,7 +73,7 @@ def _torch_dumps() -> dict[str, str]:
 
 
 def _are_of_torch(name: str, lines: Sequence[str]) -> bool:
-    """Return whether PyTorch itself has made the registrations in these lines of a dump."""
+    """Return whether PyTorch itself made the registrations in these lines of a dump."""
     from dispatchlab.live.introspection.site_log import running_ownership
     from dispatchlab.model.keys import DispatchKey
 

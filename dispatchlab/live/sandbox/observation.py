@@ -140,7 +140,7 @@ class Observer:
         self._remembered: list[OperatorName] = []
 
     def snapshot(self, name: OperatorName, /) -> Snapshot:
-        """Return PyTorch's present output about the operator, the content of its slots, and perhaps Python's entries."""
+        """Return PyTorch's present output about the operator, the content of its slots, and perhaps Python entries."""
         found = self._snapshot(name)
         if not self.reads_python:
             return found

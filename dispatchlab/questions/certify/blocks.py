@@ -1,4 +1,4 @@
-"""Certificates of a registry as a document: the counts, whose order matters and why, and what is proved."""
+"""Certificates of a registry as a document: the counts, the operators whose order matters and why, and the proofs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def certification_view(found: Certification, *, torch: str = "") -> View[Certifi
 
     Args:
         found: the certificates.
-        torch: the version of the PyTorch that source locations are of; empty when that is not known.
+        torch: the PyTorch version of the source locations; empty if unknown.
     """
     return View(found, document=_document, indent=1, torch=torch)
 
@@ -73,7 +73,7 @@ def _blocks(found: Certification) -> Iterator[b.Block]:
 
 
 def _covered(found: Certification) -> Iterator[b.Line]:
-    """Return the covered operators, and those left out."""
+    """Return the covered operators, and the operators that are left out."""
     if found.against:
         same = f"left out, as they are the same in {found.against}: {found.left_out:,}"
         yield b.Line(f"{same}; --operator '*' certifies them, too")
@@ -99,7 +99,7 @@ def _not_covered(found: Certification) -> list[str]:
 
 
 def _reasons(found: Certification, cause: Cause) -> list[tuple[str, OrderReason]]:
-    """Return the operators whose order matters for a cause, once for each reason."""
+    """Return the operators whose order matters because of a cause, once for each reason."""
     return [(one.operator, reason) for one in found.certificates for reason in one.reasons if reason.cause is cause]
 
 

@@ -1,6 +1,6 @@
-"""Certificates: for every operator of a registry, whether the order of its registrations matters, and who owns them.
+"""Certificates: for each operator of a registry, whether the order of its registrations matters, and their sources.
 
-The proof runs on an engine, in questions/certify/certify_registry.py; here is what it says.
+The proof runs on an engine, in questions/certify/certify_registry.py. This module has its results.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dispatchlab.registries.model import RecordedKernel, RecordedOperator
 
 
 class Certified(WordEnum):
-    """The knowledge about an operator."""
+    """The verdict about an operator."""
 
     ORDER_INDEPENDENT = "order-independent"
     ORDER_DEPENDENT = "order-dependent"
@@ -31,7 +31,7 @@ class Cause(WordEnum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """One registration, by its key and its source; a def has no key."""
+    """The key and the source of one registration; a def has no key."""
 
     key: DispatchKey | None
     debug: str
@@ -42,17 +42,17 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class OrderReason:
-    """One way in which the order matters, shown by two sequences that were run.
+    """One reason why the order matters, with two sequences that were run and show it.
 
     Args:
-        cause: why.
-        keys: the key of an override, or the slots that can be stale.
-        winner: for an override, the kernel that the recorded order made active.
+        cause: the reason.
+        keys: the key of an overridden kernel, or the slots that can be stale.
+        winner: for an overridden kernel, the kernel that the recorded order made active.
         losers: the kernels that it replaced, newest first.
-        registrations: what the numbers of the sequences mean.
+        registrations: the registrations that the sequences number.
         expected_sequence: one sequence.
-        actual_sequence: another sequence of the same registrations, which leads elsewhere.
-        in_force: whether it shows while everything that was recorded is in force; else only when some of it is not.
+        actual_sequence: another sequence of the same registrations, which leads to another state.
+        in_force: whether the difference shows while all recorded registrations are active; else only after a release.
     """
 
     cause: Cause
@@ -73,8 +73,8 @@ class Certificate:
         operator: its name.
         verdict: see `Certified`.
         pattern: the number of its pattern.
-        reasons: why the order matters; empty when it is proved not to.
-        not_decided: why nothing is claimed, a sentence; empty otherwise.
+        reasons: why the order matters; empty if it is proved that the order does not matter.
+        not_decided: a sentence that says why there is no verdict; empty if there is one.
     """
 
     operator: str
@@ -89,24 +89,24 @@ class Certification:
     """The certificates of a registry, and the amount of work for them.
 
     Args:
-        registry: what it was called.
-        semantics: the semantics that it is about.
+        registry: its name in output.
+        semantics: the semantics of the proof.
         certificates: by operator.
-        patterns: operators that differ in names and texts alone are of one pattern.
+        patterns: the number of patterns; operators that differ only in names and texts have the same pattern.
         neighbourhoods: small sets of registrations that were explored in all orders.
-        largest: how many registrations the largest of them has.
+        largest: the number of registrations in the largest neighbourhood.
         sets: active sets that were visited.
-        edges: registrations and releases that were run there.
-        registrations: how many registrations the certificates are about, fallbacks included.
-        steps: registrations and releases that were run on whole operators to hold the proof to them.
+        edges: registrations and releases that were run in them.
+        registrations: the number of certified registrations, including fallbacks.
+        steps: registrations and releases that were run on whole operators to check the proof.
         elapsed_s: seconds.
-        selected: how many operators were to be certified.
-        interrupted: the work was stopped before the last of them.
-        against: the registry whose operators are left out where they are the same; empty when none are.
-        left_out: how many operators these are.
-        lazy: how many operators more are left out, to which PyTorch alone added something when a part of it was used.
-        known: operators whose order matters in that registry already, for the same reasons; they have no certificate.
-        replaced: the backend fallbacks that replaced another one; their release is not covered.
+        selected: the number of selected operators.
+        interrupted: whether the work was stopped before the last operator.
+        against: the registry whose equal operators are left out; empty if no operators are left out.
+        left_out: the number of these operators.
+        lazy: the number of operators that are left out because PyTorch itself added to them when a part was used.
+        known: operators whose order also matters in that registry, for the same reasons; they have no certificate.
+        replaced: the backend fallbacks that replaced another fallback; the proof does not cover their release.
         unknown: the backend fallbacks at keys that these semantics do not have; they are left out.
     """
 
@@ -135,7 +135,7 @@ class Certification:
         return tuple(certificate for certificate in self.certificates if certificate.verdict is verdict)
 
     def because(self, cause: Cause) -> tuple[Certificate, ...]:
-        """Return the certificates with an order that matters for one cause."""
+        """Return the certificates of operators whose order matters because of one cause."""
         return tuple(
             certificate
             for certificate in self.certificates
@@ -144,7 +144,7 @@ class Certification:
 
     @property
     def exit_code(self) -> int:
-        """0 when everything is proved, 1 when the order of something matters, 3 when something is not decided."""
+        """0 if all operators are proved, 1 if the order of an operator matters, 3 if an operator is not decided."""
         if self.of(Certified.NOT_DECIDED):
             return 3
         return 1 if self.of(Certified.ORDER_DEPENDENT) else 0
@@ -163,7 +163,7 @@ class Pattern:
         return frozenset(self.keys)
 
     def counted(self, keys: frozenset[DispatchKey]) -> tuple[tuple[DispatchKey, int], ...]:
-        """Return some of the keys with the number of kernels of each."""
+        """Return some keys with the number of kernels of each key."""
         return tuple((key, self.keys.count(key)) for key in sorted(keys))
 
 
@@ -178,7 +178,7 @@ def owner_of(kernel: RecordedKernel) -> Owner:
 
 
 def overrides_of(operator: RecordedOperator) -> Iterator[tuple[DispatchKey, Sequence[RecordedKernel]]]:
-    """Return the keys of an operator with several kernels, and these, the newest first."""
+    """Return the keys of an operator with several kernels, and these kernels, the newest first."""
     for key, group in groupby(operator.kernels, key=lambda kernel: kernel.key):
         kernels = list(group)
         if len(kernels) > 1:
@@ -186,5 +186,5 @@ def overrides_of(operator: RecordedOperator) -> Iterator[tuple[DispatchKey, Sequ
 
 
 def is_of_custom_op(operator: RecordedOperator, key: DispatchKey, kernels: Sequence[RecordedKernel]) -> bool:
-    """Return whether `custom_op` made them; it registers ADInplaceOrView twice if an argument is written."""
+    """Return whether `custom_op` made these kernels; it registers ADInplaceOrView twice if an argument is written."""
     return key is DispatchKey.ADInplaceOrView and {kernel.debug for kernel in kernels} == {operator.debug}

@@ -1,6 +1,6 @@
-"""Certify a registry: hold every operator to what was proved of its pattern.
+"""Certify a registry: prove each pattern, and compare every operator with the proof of its pattern.
 
-The neighbourhoods of all patterns are explored first, each once; then every operator runs sequences of its own. See
+First, the neighbourhoods of all patterns are explored, each once; then sequences of every operator are run. See
 docs/proof.md and Note [Kernels that play the same part].
 """
 
@@ -80,13 +80,12 @@ def certification_of(
 
     Args:
         recorded: the registry.
-        name: what to call it.
-        semantics: `strict` or `torch-2.13`, whose footprints the proof can use; when left out, the model of the
-            registry's PyTorch.
-        operators: which operators; all when left out.
-        progress: is called with how far it has come.
-        partial: after Ctrl-C return what was done, with `interrupted` true.
-        against: the registry whose operators were left out, for the error where none is left.
+        name: its name in output.
+        semantics: a name such as `strict` or `torch-2.13`; default: the model of the registry's PyTorch.
+        operators: the operators to certify; default: all.
+        progress: a function that gets the progress.
+        partial: after Ctrl-C, return the results so far, with `interrupted` true.
+        against: the registry whose operators were left out, for the error if no operator is left.
 
     Raises:
         NothingToCertifyError: there is no operator.
@@ -151,9 +150,9 @@ def certification_of_own(
 
     Args:
         recorded: the registry.
-        name: what to call it.
-        operators: names and globs of operators, which are certified whatever that registry has.
-        semantics: the dispatcher; that of the PyTorch of the registry when left out.
+        name: its name in output.
+        operators: names and globs of operators, which are certified even if that registry has them.
+        semantics: the dispatcher; default: the model of the registry's PyTorch.
         options: as for `certification_of`.
 
     Raises:
@@ -172,7 +171,7 @@ def certification_of_own(
 
 
 def _without_known(certification: Certification, difference: Difference) -> Certification:
-    """Return a certification of operators that differ from a registry, without the registry's own findings."""
+    """Return the certificates of operators that differ from a registry, without findings of the registry itself."""
     own = {str(operator.name): operator for operator in difference.operators}
     kept: list[Certificate] = []
     known: list[str] = []
@@ -198,12 +197,12 @@ def _without_known(certification: Certification, difference: Difference) -> Cert
 
 
 def _is_by_custom_op(reason: OrderReason, own: RecordedOperator) -> bool:
-    """Return whether one call of `custom_op` registers both kernels, always in one order."""
+    """Return whether one call of `custom_op` registers both kernels, always in the same order."""
     return reason.cause is Cause.OVERRIDE and is_of_custom_op(own, reason.keys[0], own.kernels_at(reason.keys[0]))
 
 
 def _is_in(reason: OrderReason, own: RecordedOperator, base: RecordedOperator) -> bool:
-    """Return whether it is an override whose kernels are the same in the base."""
+    """Return whether the base overrides the same kernels."""
     if reason.cause is not Cause.OVERRIDE:
         return False
     mine, theirs = (
@@ -214,7 +213,7 @@ def _is_in(reason: OrderReason, own: RecordedOperator, base: RecordedOperator) -
 
 
 class _Meter:
-    """Counts work in steps of an engine, as far as they are known beforehand."""
+    """Counts the work in steps of an engine, if their number is known before."""
 
     def __init__(self, progress: Callable[[Progress], None] | None, started: float, later: int) -> None:
         self._progress, self._started = progress, started
@@ -245,8 +244,8 @@ class _Proof:
 
     Args:
         dispatcher: the dispatcher.
-        patterns: what operators have in common.
-        meter: counts what is explored.
+        patterns: the patterns of the operators.
+        meter: counts the explored steps.
     """
 
     def __init__(self, dispatcher: Semantics, patterns: Sequence[Pattern], meter: _Meter) -> None:
@@ -259,7 +258,7 @@ class _Proof:
             meter.add(_cost(each), explored.sets)
 
     def decided(self, pattern: Pattern) -> tuple[str, tuple[Explored, ...]]:
-        """Return why a pattern is not decided, empty when it is; and the causes of its stale slots, once each."""
+        """Return why a pattern is not decided (empty if it is decided), and each cause of its stale slots once."""
         wanted = self._wanted[pattern]
         if isinstance(wanted, str):
             return wanted, ()
@@ -285,14 +284,14 @@ def certify_operator(
     trouble: str,
     stale: Sequence[Explored],
 ) -> tuple[Certificate, int]:
-    """Return the certificate of an operator, and how many steps were run for it.
+    """Return the certificate of an operator, and the number of steps that were run for it.
 
     Args:
         semantics: the dispatcher, with the fallbacks of the registry.
         operator: the operator.
-        number: of its pattern.
-        trouble: why its pattern is not decided.
-        stale: what leaves slots behind in its pattern.
+        number: the number of its pattern.
+        trouble: why the pattern is not decided.
+        stale: the causes of stale slots in its pattern.
     """
     name = str(operator.name)
     if trouble:
@@ -325,7 +324,7 @@ class _Bench:
         self.engine = LabEngine(self.semantics)
 
     def both_ways(self) -> str:
-        """Return a sentence if something is not accepted with the def first or with the def last; else empty."""
+        """Return a sentence if a registration is refused with the def first or with the def last; else empty."""
         forward = range(len(self.registrations))
         for sequence in (forward, [*forward[1:], *forward[:1]]):
             state = self.space.empty()
@@ -360,7 +359,7 @@ class _Bench:
         return ""
 
     def overrides(self) -> Iterable[OrderReason]:
-        """Return each key with several kernels, with two sequences that end differently."""
+        """Return each key with several kernels, with two sequences that lead to different states."""
         for key, kernels in overrides_of(self.operator):
             numbers = [at for at, one in enumerate(self.registrations) if isinstance(one, Impl) and one.key is key]
             pair = numbers[-2:]
@@ -393,7 +392,7 @@ class _Bench:
         return any(str(SLOT_KEYS[slot]) in violation.keys for violation in self.space.violations(state))
 
     def _sequence(self, keys: KeySequence) -> StepSequence:
-        """Return a sequence of keys for this operator: the kernels of a key in their order, its def for None."""
+        """Return the sequence of this operator for keys: the kernels of a key in their order; None means the def."""
         at: dict[DispatchKey | None, list[int]] = {}
         for number, one in enumerate(self.registrations):
             at.setdefault(one.key if isinstance(one, Impl) else None, []).append(number)
@@ -425,7 +424,7 @@ class _Bench:
 
 
 def _newer_of(registrations: Sequence[Registration]) -> list[int]:
-    """Return for each registration the later kernels at its key, as a mask."""
+    """Return, for each registration, the later kernels at its key, as a bit mask."""
     masks = []
     for at, one in enumerate(registrations):
         newer = 0

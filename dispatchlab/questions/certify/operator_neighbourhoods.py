@@ -1,4 +1,4 @@
-"""Neighbourhoods of an operator: which registrations reach the same slots, and what they show in all orders."""
+"""Neighbourhoods of an operator: the registrations that reach the same slots, explored in all orders."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def key_bits(keys: Iterable[DispatchKey]) -> int:
 
 
 def keys_in(bits: int) -> frozenset[DispatchKey]:
-    """Return the keys of bits; the bit of kernels without a key has none."""
+    """Return the keys of these bits; the bit of kernels without a key stands for no key."""
     found = {KEY_OF_BIT[1 << at] for at in set_bits(bits)}
     return frozenset(key for key in found if key is not None)
 
 
 def slots_left_stale(semantics: Semantics, keys: Sequence[DispatchKey]) -> frozenset[int]:
-    """Return the slots that one of these kernels changes without a refresh, at some set of the others."""
+    """Return the slots that one of these kernels changes without a refresh, for some set of the other kernels."""
     tables = {}
     for count in range(len(keys) + 1):
         for chosen in combinations(keys, count):
@@ -60,7 +60,7 @@ def slots_left_stale(semantics: Semantics, keys: Sequence[DispatchKey]) -> froze
 def patterns_with_stale_slots(semantics: Semantics, patterns: Iterable[Pattern]) -> frozenset[Pattern]:
     """Return the patterns in which a kernel can change a slot that it does not refresh.
 
-    In all others, no slot is ever stale.
+    In all other patterns, no slot is ever stale.
     """
     known: dict[int, bool] = {}
 
@@ -79,9 +79,9 @@ def patterns_with_stale_slots(semantics: Semantics, patterns: Iterable[Pattern])
 
 
 def order_with_stale_slot(semantics: Semantics, pattern: Pattern, slot: int) -> tuple[DispatchKey, ...] | None:
-    """Return an order of all kernels that leaves a slot stale; None when there is none.
+    """Return an order of all kernels that leaves a slot stale; None if there is no such order.
 
-    The last kernel that refreshes the slot decides: so it is enough to choose which of those that do not refresh it
+    The last kernel that refreshes the slot decides. So it is enough to choose which of the kernels without a refresh
     come before.
     """
     keys, refresh = sorted(pattern.kernel_keys), semantics.refresh
@@ -120,8 +120,8 @@ class Neighbourhood:
     """Keys that are explored together.
 
     Args:
-        kernels: each key with how many kernels it has.
-        fallback: the fallback that comes and goes with them; the others are in force.
+        kernels: each key with its number of kernels.
+        fallback: the fallback that is also registered and released; the other fallbacks stay in force.
     """
 
     kernels: tuple[tuple[DispatchKey, int], ...]
@@ -145,9 +145,9 @@ class Explored:
     Args:
         sets: active sets.
         edges: registrations and releases.
-        sequences: the two sequences of a counterexample, as keys and whether they are released; None is the def.
-        trouble: why nothing can be said, a sentence; empty when it can.
-        stale: when violated, the slots that a kernel can leave stale.
+        sequences: the two sequences of a counterexample, as keys with whether they are released; None means the def.
+        trouble: a sentence that says why there is no verdict; empty if there is one.
+        stale: after a violation, the slots that a kernel can leave stale.
     """
 
     sets: int
@@ -162,7 +162,7 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
 
     Args:
         semantics: the dispatcher, with the fallbacks of the registry.
-        neighbourhood: what comes and goes there.
+        neighbourhood: the registrations that are made and released.
     """
     plain, registrations, order = scenario_of(semantics, neighbourhood)
     space = LabSpace(registrations, [NAME], plain)
@@ -199,7 +199,7 @@ def scenario_of(
 
     Args:
         semantics: the dispatcher, with the fallbacks of the registry.
-        neighbourhood: what comes and goes there.
+        neighbourhood: the registrations that are made and released.
     """
     in_force = tuple(fallback for fallback in semantics.fallbacks if fallback.key is not neighbourhood.fallback)
     coming = tuple(fallback for fallback in semantics.fallbacks if fallback.key is neighbourhood.fallback)
@@ -226,9 +226,9 @@ def fallback_comes_and_goes(semantics: Semantics, fallback: Fallback) -> bool:
 
 
 def stays(semantics: Semantics, key: DispatchKey, debug: str) -> bool:
-    """Return whether a fallback of a registry replaced another, so that it is always in force.
+    """Return whether a fallback of a registry replaced another fallback, so that it is always in force.
 
-    Its release leaves something else than there was before it came: see Note [Fallbacks that replace].
+    Its release does not restore the state before its registration: see Note [Fallbacks that replace].
     """
     replaces = key in semantics.replaceable_fallbacks and not semantics.replaced_fallback_returns
     return replaces and not is_builtin(debug)

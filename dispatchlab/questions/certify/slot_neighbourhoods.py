@@ -62,11 +62,11 @@ from dispatchlab.questions.certify.operator_neighbourhoods import (
 def neighbourhoods_of(
     semantics: Semantics, patterns: Sequence[Pattern]
 ) -> Mapping[Pattern, frozenset[Neighbourhood] | str]:
-    """Return the neighbourhoods of the slots of each pattern; a sentence for a pattern that they cannot prove.
+    """Return the neighbourhoods of the slots of each pattern; a sentence for a pattern that has no proof.
 
     Args:
         semantics: the dispatcher, with the fallbacks of the registry.
-        patterns: what operators have in common.
+        patterns: the patterns of the operators.
     """
     roles = _Roles(semantics, {key for pattern in patterns for key in pattern.keys})
     if unknown := roles.unknown or undeclared(semantics, roles.keys):
@@ -106,7 +106,7 @@ class _Roles:
         self._known: dict[tuple[int, tuple[tuple[DispatchKey, int], ...]], tuple[Neighbourhood, ...]] = {}
 
     def neighbourhoods(self, pattern: Pattern) -> frozenset[Neighbourhood] | str:
-        """Return the neighbourhoods of a pattern; a sentence where none can be explored."""
+        """Return the neighbourhoods of a pattern; a sentence if they cannot be explored."""
         keys = pattern.kernel_keys
         if refused := keys & self._refused:
             return f"a kernel at {min(refused)} was refused"
@@ -138,11 +138,11 @@ class _Roles:
 
 
 def undeclared(semantics: Semantics, keys: Iterable[DispatchKey]) -> str:
-    """Return a sentence on what the plain computation uses besides its declared groups; empty when nothing.
+    """Return a sentence if the reference computation uses more than its declared groups; else empty.
 
     Args:
-        semantics: whose precedence it is.
-        keys: those that kernels are registered at.
+        semantics: the semantics with this precedence.
+        keys: the keys with kernels.
     """
     plain, present = semantics.precedence.plain, key_bits(keys)
     groups = plain.groups
@@ -167,7 +167,7 @@ def undeclared(semantics: Semantics, keys: Iterable[DispatchKey]) -> str:
 
 
 def _combinations(groups: Sequence[int], present: int) -> Iterator[int]:
-    """Return sets of keys: for every choice of roles one key of each, each key in turn, then all their keys."""
+    """Return sets of keys: for every choice of roles, one key of each role, each key in turn, then all their keys."""
     by_role: dict[int, list[int]] = {}
     for key in set_bits(present):
         by_role.setdefault(combination(groups, 1 << key), []).append(1 << key)

@@ -1,11 +1,11 @@
-"""What is wrong with a package: all questions about its registrations, asked of one import.
+"""Check a package: all questions about its registrations, from one import.
 
 - `annotations`: findings as the annotations of a GitHub workflow.
 - `blocks`: the check as blocks: a line for each question, then the findings.
-- `check_packages`: import packages once, and ask every question about what they register.
-- `configuration`: what a project says about its check: `[tool.dispatchlab]` in pyproject.toml.
-- `findings`: what each question found, as findings of one kind.
+- `check_packages`: import packages once, and answer every question about their registrations.
+- `configuration`: the settings of a project for its check: `[tool.dispatchlab]` in pyproject.toml.
+- `findings`: the results of all questions as findings.
 - `trial_process`: the process that imports packages and runs the trials of their operators.
-- `trials`: start that process, and make findings of what failed.
+- `trials`: start this process, and make findings of the failed trials.
 - `report`: the values: an answer for each question, and the report of all.
 """

@@ -1,4 +1,4 @@
-"""Findings as annotations of a GitHub workflow: a line each, which GitHub shows beside the code of a pull request.
+"""Findings as annotations of a GitHub workflow, which GitHub shows beside the code of a pull request.
 
 Format: https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands
 """
@@ -23,11 +23,11 @@ _COMMANDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFORMATION: 
 
 
 def github_annotations(report: CheckReport, checkout: Checkout) -> str:
-    """Return the findings, the most harmful first, and after them a line for each question.
+    """Return the findings, the most harmful first, and then a line for each question.
 
     Args:
-        report: what was found.
-        checkout: what paths are relative to; a finding in a file that it does not have is shown without a place.
+        report: the report of the check.
+        checkout: the checkout of relative paths; a finding in a file outside of it gets no source location.
     """
     lines = [_line(group, checkout) for group in report.groups[:SHOWN]]
     lines += [f"{answer.question}: {answer.shown}" for answer in report.answers]
@@ -67,9 +67,9 @@ def findings_sarif(source: str, findings: Iterable[Finding], packages: Sequence[
 
     Args:
         source: the command.
-        findings: what was found.
-        packages: what was imported.
-        checkout: what paths are relative to.
+        findings: the findings.
+        packages: the imported packages.
+        checkout: the checkout of relative paths.
     """
     found = LintReport(source, 0, (), tuple(findings))
     return sarif((found,), checkout, imports=packages, rules=(*RULES, *kinds().values()))

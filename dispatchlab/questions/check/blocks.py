@@ -46,7 +46,7 @@ def _result(found: CheckReport) -> str:
 
 
 def hidden_text(found: CheckReport) -> str:
-    """Return the number of findings that are not shown; empty when all are."""
+    """Return the number of findings that are not shown; empty if all are shown."""
     hidden = found.groups[SHOWN:]
     if not hidden:
         return ""

@@ -1,4 +1,4 @@
-"""Import packages once, in a process of its own, and ask every question about what they register."""
+"""Import packages once, in a new process, and answer every question about their registrations."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ def check_packages(
     submodules: bool = True,
     stage: Callable[[str], None] = lambda _: None,
 ) -> CheckReport:
-    """Ask every question about packages.
+    """Answer every question about packages.
 
     Args:
         packages: the modules, imported in this order.
-        records: the files of their records; one of other packages is not compared.
+        records: the files of their records; records of other packages are ignored.
         fails: the questions whose findings fail the check.
         accepted: the identities of findings that a baseline accepts.
-        questions: which questions to ask.
-        selection: which findings to show.
-        inputs: a file of inputs for the trials; empty for generated ones.
-        whole: run the trials that need a compiler, too.
-        submodules: import the modules of the packages, too, that register operators when they are imported.
-        stage: is called with what is done now.
+        questions: the questions to answer.
+        selection: the findings to show.
+        inputs: a file of inputs for the trials; empty for generated inputs.
+        whole: also run the trials that need a compiler.
+        submodules: also import the modules of the packages that register operators.
+        stage: a function that gets the name of each stage.
 
     Raises:
         ImportFailedError: a package cannot be imported.
@@ -205,10 +205,10 @@ def _with_fixed_orders(report: CheckReport) -> CheckReport:
 def _failed_import(
     named: tuple[str, ...], fails: Collection[Question], trials: TrialProcess, error: ImportFailedError
 ) -> CheckReport:
-    """Return the report of packages that cannot be imported, where the cause is known.
+    """Return the report of packages that cannot be imported, if the cause is known.
 
     Raises:
-        ImportFailedError: it is not.
+        ImportFailedError: the cause is unknown.
     """
     run = TrialRun(
         operator=error.module, trial="import", status="failed", raised=(Raised("RuntimeError", error.reason),)
@@ -232,7 +232,7 @@ _NOTHING = "nothing is registered"
 
 
 def _without_accepted(report: CheckReport, accepted: Collection[Identity], selection: Selection) -> CheckReport:
-    """Return the report in order, without findings that are not selected or that a baseline accepts."""
+    """Return the report with only the findings that are selected and that no baseline accepts."""
     answers = sorted(report.answers, key=lambda answer: list(Question).index(answer.question))
     count = len(report.findings)
     answers = [replace(answer, findings=selection.kept(answer.findings)) for answer in answers]

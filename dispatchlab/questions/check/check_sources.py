@@ -28,7 +28,7 @@ def lint_sources(
 
     Args:
         sources: registries, scenarios or `live`.
-        selection: which findings to show.
+        selection: the findings to show.
         imports: the packages that are imported into `live`.
         operators: see `lint_source`.
         against: likewise.

@@ -1,4 +1,4 @@
-"""What a project says about its check: `[tool.dispatchlab]` in pyproject.toml."""
+"""The settings of a project for its check: `[tool.dispatchlab]` in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _KEYS = ("packages", "fail", "baseline", "record", "select", "ignore", "per-oper
 
 
 class SettingsError(DispatchLabError):
-    """A file of settings has an entry that the check does not know.
+    """A settings file has an entry that the check does not know.
 
     Args:
         path: the file.
-        reason: what was found and what was expected.
+        reason: the entry, and the expected form.
     """
 
     path: str
@@ -34,13 +34,13 @@ class Settings:
     """The settings of a project for its check.
 
     Args:
-        packages: the packages that are checked, where none is named.
+        packages: the packages to check if none is named.
         fail: the questions whose findings fail the check; None for all.
-        baseline: the file of the findings that are accepted.
-        record: the files of the records that the packages are compared with.
-        select: the rules whose findings are shown; all where there are none.
+        baseline: the file of accepted findings.
+        record: the files of the records to compare the packages with.
+        select: the rules whose findings are shown; empty for all.
         ignore: the rules whose findings are not shown.
-        by_operator: the name or glob of an operator -> the rules whose findings about it are not shown.
+        by_operator: for a name or glob of operators, the rules whose findings about them are not shown.
         inputs: the file of inputs for the trials; empty for none.
     """
 
@@ -55,10 +55,10 @@ class Settings:
 
 
 def settings_of(root: Path) -> Settings:
-    """Return the settings of the project in a folder; paths in them are relative to it.
+    """Return the settings of the project in a folder; their paths are relative to the folder.
 
     Raises:
-        SettingsError: pyproject.toml cannot be read, or says what the check does not know.
+        SettingsError: pyproject.toml cannot be read, or has an unknown entry.
     """
     path = root / "pyproject.toml"
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""What each question found, as findings of one kind, and what they are about, as lint says it of its rules."""
+"""The results of all questions as findings, and the description of their kinds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _TRIALS = Kind(
 
 
 def kinds() -> Mapping[str, Kind]:
-    """Return the kinds of findings outside lint, by their codes: the questions, and the causes of failures."""
+    """Return the kinds of findings that are not lint rules, by code: the questions, and the causes of failures."""
     found = {kind.code: kind for kind in (_ORDER, _TRIALS, _UPGRADE, _DRIFT)}
     for cause in causes():
         name = re.sub(r"[^a-z0-9]+", "-", cause.title.lower().replace("'s", "s")).strip("-")
@@ -72,7 +72,7 @@ def kinds() -> Mapping[str, Kind]:
 
 
 def name_of(code: str) -> str:
-    """Return the code and the name of a kind of findings: `DLnnn NAME`; the code alone without a name."""
+    """Return the code and the name of a kind of findings, `DLnnn NAME`; only the code if there is no name."""
     if code.startswith("DL"):
         return f"{code} {rule_named(code).name}"
     return f"{code} {kinds()[code].name}" if code.startswith("WHY") else code
@@ -105,7 +105,7 @@ def _short(text: str) -> str:
 
 
 def upgrade_findings(found: PackageUpgrade, scenario: Scenario, *, to: str) -> Iterator[Finding]:
-    """Return the changes in the newest PyTorch; nothing when the package is not affected."""
+    """Return the changes in the newest PyTorch; empty if they do not affect the package."""
     by_text = {describe(one): one for one in scenario.registrations}
     debugs: dict[str, str] = {}
     for one in scenario.registrations:

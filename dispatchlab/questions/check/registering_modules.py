@@ -1,4 +1,4 @@
-"""Find the modules of a package that register operators when they are imported, by reading its files alone."""
+"""Find the modules of a package that register operators when they are imported; this only reads files."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _FOR_OTHERS: Final = ("TYPE_CHECKING", "__name__")
 
 
 def registering_modules(package: str) -> tuple[str, ...]:
-    """Return the modules of a package that register operators when imported, sorted; nothing is imported.
+    """Return the modules of a package that register operators when imported, sorted, without importing them.
 
-    A module counts when its body calls torch.library, `load_library`, or a function of the package that calls one of
-    them. A compiled module counts when it has a TORCH_LIBRARY block. Tests are left out.
+    A module registers if its body calls torch.library, `load_library`, or a function of the package that calls one of
+    them. A compiled module registers if it has a TORCH_LIBRARY block. Tests are left out.
 
     Args:
-        package: a module, such as `my_package`. The result is empty when it is not a package or is not installed.
+        package: a module, such as `my_package`. The result is empty if it is not an installed package.
     """
     sources, found = dict[str, str](), set[str]()
     for name, file in _files(package.partition(".")[0]):
@@ -57,7 +57,7 @@ def registering_modules(package: str) -> tuple[str, ...]:
 
 
 def what_to_name(package: str) -> str:
-    """Return the advice for a package that registers nothing: the modules to name, if there are some."""
+    """Return the advice for a package that registers nothing: the modules to name, if there are any."""
     found = registering_modules(package)
     if not found:
         return "none of its modules calls torch.library, or has a TORCH_LIBRARY block"
@@ -65,7 +65,7 @@ def what_to_name(package: str) -> str:
 
 
 def _files(package: str) -> Iterator[tuple[str, Path]]:
-    """Return the files of a package at the top, each with the name of its module."""
+    """Return the files in the top folder of a package, each with the name of its module."""
     try:
         spec = find_spec(package)
     except (ImportError, ValueError):
@@ -81,7 +81,7 @@ def _files(package: str) -> Iterator[tuple[str, Path]]:
 
 
 def _has_block(file: Path, name: str) -> bool:
-    """Return whether a shared library is a module of Python that registers operators."""
+    """Return whether a shared library is a Python module that registers operators."""
     if not file.stat().st_size:
         return False
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -89,7 +89,7 @@ def _has_block(file: Path, name: str) -> bool:
 
 
 class _Body(NamedTuple):
-    """The calls of a module, by full names: those of its import, and those of each function."""
+    """The calls in a module, by full names: the calls at import, and the calls in each function."""
 
     name: str
     calls: frozenset[str] = frozenset()
@@ -101,7 +101,7 @@ def _registers(calls: Collection[str], helpers: Collection[str]) -> bool:
 
 
 def _body(name: str, source: str, mentions: re.Pattern[str], *, is_package: bool) -> _Body:
-    """Return the calls of a module; nothing where it cannot be read. Only functions that mention a name are read."""
+    """Return the calls in a module; empty if it cannot be read. Only functions that mention a name are read."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
@@ -131,7 +131,7 @@ def _body(name: str, source: str, mentions: re.Pattern[str], *, is_package: bool
 
 
 def _run(node: ast.AST) -> Iterator[ast.AST]:
-    """Return the nodes that run on import: no bodies of functions, nothing for type checkers or for a script."""
+    """Return the nodes that run at import, without bodies of functions, and code for type checkers or scripts."""
     if isinstance(node, ast.If) and any(word in ast.unparse(node.test) for word in _FOR_OTHERS):
         children: list[ast.AST] = [*node.orelse]
     elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -161,7 +161,7 @@ def _imported_names(run: Iterable[ast.AST], package: str) -> dict[str, str]:
 
 
 def _dotted(node: ast.expr, names: Mapping[str, str]) -> str:
-    """Return the full name of the called function, such as `torch.library.custom_op`; empty where it has none."""
+    """Return the full name of the called function, such as `torch.library.custom_op`; empty without a name."""
     if isinstance(node, ast.Attribute):
         before = _dotted(node.value, names)
         return f"{before}.{node.attr}" if before else ""

@@ -26,9 +26,9 @@ class Answer:
 
     Args:
         question: the question.
-        text: the answer in a line; why it could not be asked, where it was not.
-        findings: what was found, without what a baseline accepts.
-        notes: what else a reader should know, a sentence each.
+        text: the answer in one line, or the reason why the question was not asked.
+        findings: the findings, without those that a baseline accepts.
+        notes: further sentences for the reader.
         asked: whether it was asked.
     """
 
@@ -45,7 +45,7 @@ class Answer:
 
     @property
     def is_bad(self) -> bool:
-        """True when something was found that is more than information."""
+        """True if there is a warning or an error."""
         return any(finding.level is not Level.INFORMATION for finding in self.findings)
 
 
@@ -54,16 +54,16 @@ class CheckReport:
     """The report on packages: facts and findings.
 
     Args:
-        packages: the packages, as they were named.
-        torch: the PyTorch that they were imported into.
-        registered: what they register, a clause.
-        nothing: those that register nothing.
-        answers: what came of each question.
+        packages: the packages, as the user named them.
+        torch: the version of PyTorch.
+        registered: a clause about their registrations.
+        nothing: the packages that register nothing.
+        answers: the answer to each question.
         fails: the questions whose findings fail the check.
         fail_on: the least harmful level that fails it.
-        accepted: how many findings a baseline accepts.
-        outdated: accepted findings that are not found any more.
-        notes: what could not be read, a sentence each.
+        accepted: the number of findings that a baseline accepts.
+        outdated: accepted findings that no longer exist.
+        notes: a sentence for each unreadable part.
     """
 
     packages: tuple[str, ...]
@@ -84,14 +84,14 @@ class CheckReport:
 
     @property
     def groups(self) -> tuple[FindingGroup, ...]:
-        """The findings by cause, the most harmful first; a defect found by two questions is there once."""
+        """The findings by cause, the most harmful first; if two questions find a defect, it appears once."""
         ranks = {finding: at for at, answer in enumerate(self.answers) for finding in answer.findings}
         groups = grouped(_once(self.findings))
         return tuple(sorted(groups, key=lambda group: (LEVELS.index(group.level), ranks[group.first])))
 
     @property
     def exit_code(self) -> int:
-        """2 when a package registers nothing, 1 when a finding fails the check, else 0."""
+        """2 if a package registers nothing, 1 if a finding fails the check, else 0."""
         if self.nothing:
             return 2
         levels = LEVELS[: LEVELS.index(self.fail_on) + 1]
@@ -100,7 +100,7 @@ class CheckReport:
 
 
 def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings without lint's findings on an order that was found to matter."""
+    """Return the findings without lint's findings about an order that the question order also found."""
     every = tuple(findings)
     depends = [(one.operator, _lines(one)) for one in every if one.code == Question.ORDER]
     return tuple(

@@ -1,4 +1,4 @@
-"""Which findings are shown: chosen rules, ignored rules, rules ignored for an operator, and comments at a line."""
+"""Choose the findings to show: by selected rules, ignored rules, rules ignored for an operator, and comments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class UnknownRuleError(DispatchLabError):
 
 
 class NothingSelectedError(DispatchLabError):
-    """Every rule that was selected is ignored."""
+    """Every selected rule is ignored."""
 
     template = "every rule that is selected is ignored, so nothing would be checked: select others, or ignore fewer"
 
@@ -47,13 +47,13 @@ def known_kinds() -> Mapping[str, Kind]:
 
 
 def codes_of(texts: Iterable[str]) -> frozenset[str]:
-    """Return the codes that texts mean.
+    """Return the codes for these texts.
 
     Args:
-        texts: codes, names or what codes begin with, or several of these with commas between them.
+        texts: codes, names, beginnings of codes, or several of these with commas between them.
 
     Raises:
-        UnknownRuleError: one of them is no rule.
+        UnknownRuleError: one of them is not a rule.
     """
     found = set[str]()
     for text in (
@@ -74,7 +74,7 @@ def page_of(text: str) -> str:
     """Return the page of a rule or of a cause.
 
     Raises:
-        UnknownRuleError: there is none with this code or name.
+        UnknownRuleError: no rule or cause has this code or name.
     """
     for kind in known_kinds().values():
         if text.lower() in (kind.code.lower(), kind.name):
@@ -89,9 +89,9 @@ class Selection:
 
     Args:
         select: the codes that are shown; None for all.
-        ignore: the codes that are not.
-        by_operator: the name or glob of an operator -> the codes that are not shown of it.
-        checkout: where the lines with comments are.
+        ignore: the codes that are not shown.
+        by_operator: for a name or glob of operators, the codes that are not shown about them.
+        checkout: the checkout with the commented lines.
         operators: the names and globs of the operators with shown findings; all when there are none.
     """
 
@@ -102,7 +102,7 @@ class Selection:
     operators: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse to check nothing.
+        """Refuse an empty selection.
 
         Raises:
             NothingSelectedError: every rule is ignored.
@@ -156,13 +156,13 @@ def selection_of(
     """Return the findings that options and the settings of a project choose.
 
     Args:
-        settings: what the project says.
-        select: what the command line selects, in place of the settings.
-        ignore: what the command line ignores, besides the settings.
+        settings: the settings of the project.
+        select: the selection of the command line, which replaces the settings.
+        ignore: the ignored rules of the command line, in addition to the settings.
         operators: the operators with shown findings; all when there are none.
 
     Raises:
-        UnknownRuleError: one of them is no rule.
+        UnknownRuleError: one of them is not a rule.
         NothingSelectedError: no rule is left.
     """
     chosen = tuple(select) or settings.select
@@ -179,11 +179,11 @@ def selected(select: Sequence[str] = (), ignore: Sequence[str] = ()) -> tuple[Ru
     """Return the rules that are selected and not ignored.
 
     Args:
-        select: as `codes_of` reads them; all rules when there are none.
+        select: texts for `codes_of`; empty for all rules.
         ignore: likewise.
 
     Raises:
-        UnknownRuleError: one of them is no rule.
+        UnknownRuleError: one of them is not a rule.
         NothingSelectedError: no rule is left.
     """
     return Selection(codes_of(select) if select else frozenset(rule.code for rule in RULES), codes_of(ignore)).rules

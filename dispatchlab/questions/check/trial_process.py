@@ -87,10 +87,10 @@ def facts_and_trials(request: TrialRequest) -> PackageFacts:
 
 
 def trial_runs(limit_s: float) -> list[Run] | str:
-    """Return the runs, or a mistake in the inputs.
+    """Return the results of the trials, or a mistake in the inputs.
 
     Raises:
-        TrialsFailedError: there is no answer.
+        TrialsFailedError: the trials sent no result.
     """
     runs = list(_failed_imports)
     if not runs and not hasattr(os, "fork"):
@@ -154,9 +154,9 @@ def _runs(request: TrialRequest, watch: ProgramWatch, before: Mapping[str, str])
 
 
 def _most_telling(subjects: Sequence[Subject]) -> Iterator[TrialRun]:
-    """Run the trials that need no compiler: of some operators all, of many the most telling ones.
+    """Run the trials that need no compiler: all trials for a few operators, the most important trials for many.
 
-    Of operators with inputs by the user all are run.
+    If the user gave inputs for an operator, all its trials run.
     """
     plain = [name for name in TRIALS if name not in COMPILED]
     if len(subjects) <= _ALL_TRIALS:
@@ -172,7 +172,7 @@ def _most_telling(subjects: Sequence[Subject]) -> Iterator[TrialRun]:
 
 
 def _registration_runs(watch: ProgramWatch) -> Iterator[TrialRun]:
-    """Return the mistakes in registrations as such: gone, replaced, or hiding a composite."""
+    """Return mistakes in the registrations themselves: released, replaced, or hiding a composite."""
     registry = InstalledRegistry()
     made: dict[str, Event] = {}
     for event in [each for each in watch.events if each.kind in _ABOUT and each.at is not None]:
@@ -201,7 +201,7 @@ def _registration_runs(watch: ProgramWatch) -> Iterator[TrialRun]:
 
 
 def _answer(run: TrialRun, watch: ProgramWatch, attempt: Callable[[Fix], Trial] | None = None) -> Answer | None:
-    """Return the cause of a failed trial, concluded from the events of its operator."""
+    """Return the cause of a failed trial, from the events of its operator."""
     if run.status != "failed":
         return None
     packet = run.operator.partition(".")[0]

@@ -1,4 +1,4 @@
-"""The trials of packages' operators: start their process, and make findings of what failed."""
+"""The trials of packages' operators: start their process, and make findings of the failed trials."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class TrialRequest:
 
     Args:
         packages: the modules, imported in this order.
-        path: folders in which modules are found.
+        path: the folders of modules.
         inputs: a file of inputs; empty for none.
-        whole: run the trials that need a compiler, too.
+        whole: also run the trials that need a compiler.
         seed: chooses generated inputs.
-        submodules: modules of the packages that are imported afterwards; one that fails costs itself alone.
+        submodules: modules of the packages to import afterwards; if one fails, the others are still imported.
         operators: the names and globs of the operators to run; all when there are none.
     """
 
@@ -66,7 +66,7 @@ class TrialsFailedError(DispatchLabError):
     """The trials could not be run.
 
     Args:
-        reason: why.
+        reason: the reason.
     """
 
     reason: str
@@ -75,7 +75,7 @@ class TrialsFailedError(DispatchLabError):
 
 
 class TrialProcess:
-    """The worker that imports packages once, for the facts about them and for the trials, which run beside.
+    """The worker that imports packages once, for the facts about them and for the trials, which run in parallel.
 
     Args:
         engine: the worker.
@@ -128,13 +128,13 @@ _REPEATS: Final = {"WHY109": "DL001", "WHY401": "DL006", "WHY531": "DL010"}
 def trials_answer(
     found: Sequence[Run], packages: Sequence[str], *, whole: bool, reported: Collection[tuple[str, str]] = ()
 ) -> Answered:
-    """Return the findings of the trials, with the command that decides open ones.
+    """Return the findings of the trials, and the command that runs the remaining trials.
 
     Args:
         found: the trials.
         packages: the packages.
-        whole: the trials that need a compiler were run.
-        reported: rules and operators of findings by lint, which the trials do not report again.
+        whole: whether the trials that need a compiler were run.
+        reported: rules and operators of lint findings, which the trials do not report again.
     """
     runs = [run for run, _ in found]
     operators = {run.operator for run in runs}
@@ -177,7 +177,7 @@ def trials_answer(
 
 
 def _registered_at(run: TrialRun) -> Position | None:
-    """Return the line that registered the operator, or its fake kernel for a trial of that; None without one."""
+    """Return the line that registered the operator, or, for a trial of the fake, its fake kernel; None if unknown."""
     made = [event for event in run.events if event.at is not None and event.kind in _MADE]
     fakes = [event for event in made if event.kind == "register_fake" and run.trial == "fake"]
     return next((event.at for event in (*fakes, *made)), None)

@@ -1,4 +1,4 @@
-"""What covers a backend: how its operators find a kernel.
+"""Coverage of a backend: how its operators find a kernel.
 
 - `blocks`: coverage of a backend as blocks: how it runs each operator.
 - `coverage_on_lab`: coverage on the lab: which operators of a registry a backend can run.

@@ -31,8 +31,8 @@ def coverage_view(report: CoverageReport, *, torch: str = "") -> View[CoverageRe
     """Return the view of coverage.
 
     Args:
-        report: what is covered.
-        torch: the version of the PyTorch that source locations are of; empty when that is not known.
+        report: the coverage.
+        torch: the PyTorch version of the source locations; empty if unknown.
     """
     return View(report, document=_document, indent=1, torch=torch)
 

@@ -35,14 +35,14 @@ def coverage_report(
     operators: Sequence[RecordedOperator],
     listed: Sequence[Way] = (),
 ) -> CoverageReport:
-    """Find out how a backend covers operators.
+    """Return how a backend covers operators.
 
     Args:
         recorded: the registry.
         key: the runtime key of the backend.
-        name: what to call the registry.
-        operators: which of its operators.
-        listed: the ways whose operators are to be listed.
+        name: the name of the registry in output.
+        operators: the operators to include.
+        listed: the ways whose operators are listed.
 
     Raises:
         EmptySourceError: there is no operator.
@@ -56,7 +56,7 @@ def coverage_report(
 
 
 def _no_answer(recorded: Recorded, key: DispatchKey, name: str) -> str:
-    """Return why nothing is known of a backend that needs another build; empty where all is well."""
+    """Return why nothing is known about a backend that needs another build; else empty."""
     backend = backend_named(key)
     if backend is None or not is_in_tree(backend) or has_kernels_for(recorded.torch, recorded.imports, backend):
         return ""
@@ -64,10 +64,10 @@ def _no_answer(recorded: Recorded, key: DispatchKey, name: str) -> str:
 
 
 class Fill:
-    """The kernel that calls use at a key: from the recorded slot, else from a computed table.
+    """Finds the kernel that calls use at a key: in the recorded slot, else in a computed table.
 
     Args:
-        semantics: of the table.
+        semantics: the semantics of the table.
         fallbacks: the backend fallbacks.
     """
 
@@ -111,11 +111,11 @@ def _slots(text: str) -> Mapping[DispatchKey, TableEntry]:
 
 
 def stale_text(operator: RecordedOperator, fill: FillOf, torch: str) -> str:
-    """Return a sentence about the slots that hold another kernel than the table says; empty where none does.
+    """Return a sentence about the slots that hold another kernel than the table shows; empty without such slots.
 
     Args:
         operator: the operator, as it was recorded.
-        fill: what its slots hold.
+        fill: the content of its slots.
         torch: the version of PyTorch.
     """
     held = ((key, fill(operator, key).stale) for key in RUNTIME_KEYS) if operator.slots else ()

@@ -20,11 +20,11 @@ class ProgramOnDevice:
     """One program on the device.
 
     Args:
-        program: its file.
-        calls: how many calls reach the device.
-        stops_at: the operator of the first call that nothing serves, which raises; empty when there is none.
-        error: what the program raised although every call was served; empty when it came to its end.
-        unserved: the operator at which the look ends, because no kernel of the CPU can stand in; empty for none.
+        program: the file of the program.
+        calls: the number of calls that reach the device.
+        stops_at: the operator of the first call without a kernel, which raises; empty if there is no such call.
+        error: the exception of the program although every call had a kernel; empty if the program succeeded.
+        unserved: the operator at which the list ends, because no CPU kernel can replace it; empty without one.
     """
 
     program: str
@@ -41,9 +41,9 @@ class NeededKernel:
     Args:
         operator: its name.
         schema: its schema; empty for an operator that the registry does not have.
-        calls: how many calls of it reach the device, in all programs.
+        calls: the number of its calls that reach the device, in all programs.
         served_by: `own`, a kernel of the backend; `fallback`; or `missing`.
-        is_core: it has the tag `core`.
+        is_core: whether it has the tag `core`.
     """
 
     operator: str
@@ -58,11 +58,11 @@ class ProgramCoverage:
     """The kernels that programs need from a backend.
 
     Args:
-        registry: where its kernels are from.
-        device: its name.
+        registry: the registry with its kernels.
+        device: the name of the device.
         has_fallback: whether it has a fallback to the CPU.
         programs: how each program runs.
-        kernels: the operators whose calls reach the device, those with the most calls first.
+        kernels: the operators whose calls reach the device, the most frequent first.
     """
 
     registry: str
@@ -80,18 +80,18 @@ def program_coverage(
     name: str,
     device: str = "",
 ) -> ProgramCoverage:
-    """Run programs on a device that stands in for a backend, each in a process of its own.
+    """Run programs on a device that replaces a backend, each in a new process.
 
     Args:
         recorded: the registry with the kernels of the backend.
         key: its key.
         programs: the files.
-        name: what to call the registry.
+        name: the name of the registry in output.
         device: what the programs call the device; the name that the registry has for it when empty.
 
     Raises:
         NoStandInError: the key is not PrivateUse1.
-        StandInError: the installed PyTorch cannot stand in for a device.
+        StandInError: the installed PyTorch cannot provide a stand-in device.
         TorchMissingError: PyTorch is not installed.
         WorkerCrashed: a program ends its process.
     """

@@ -1,4 +1,4 @@
-"""Inspect operators of any source, a registry and the installed PyTorch among them; see inspect_scenario.py."""
+"""Inspect operators of any source, such as a registry or the installed PyTorch; see also inspect_scenario.py."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _REGISTRY_READER = "dispatchlab.live.introspection.registry_reader"
 
 
 class OneOperatorError(DispatchLabError):
-    """A pattern was given where one operator is expected."""
+    """A pattern was given, but one operator is expected."""
 
     asked: str
 
@@ -69,11 +69,11 @@ class SequenceWithoutScenarioError(DispatchLabError):
 
 
 def inspect_operator(operator: str, *, source: str | None = None, options: InspectOptions = USUAL) -> Inspection:
-    """Inspect one operator of any source, with the lab's reasons where the source itself has none.
+    """Inspect one operator of any source, with the lab's reasons if the source has no reasons.
 
     Args:
-        operator: a name, or a name without overload when that is unique.
-        source: a scenario, a registry or `live`; the default registry when left out.
+        operator: a name, or a name without overload if it is unique.
+        source: a scenario, a registry or `live`; default: the default registry.
         options: how to inspect them.
 
     Raises:
@@ -92,8 +92,8 @@ def inspect_operators(
     """Inspect operators of any source.
 
     Args:
-        operator: as `find_operators` reads it.
-        source: a scenario or a registry; when left out the default registry, or the installed PyTorch on `torch`.
+        operator: a name or pattern for `find_operators`.
+        source: a scenario or a registry; default: the default registry, or with engine `torch` the installed PyTorch.
         after: the steps of a scenario to run first, `+0 +2 -0`.
         options: how to inspect them.
 
@@ -140,15 +140,15 @@ def inspect_registry(
 
     Args:
         recorded: the registry.
-        operator: as `find_operators` reads it.
-        source: what to call the registry.
-        semantics: those of the lab engine; `REPLAY` when left out.
+        operator: a name or pattern for `find_operators`.
+        source: the name of the registry in output.
+        semantics: the semantics of the lab engine; default: `REPLAY`.
         python: see `InspectOptions`.
         packets: see `InspectOptions`.
 
     Raises:
         UnknownOperatorError: there is no such operator.
-        AmbiguousOperatorError: a name without overload has several.
+        AmbiguousOperatorError: the name has several overloads.
         DispatchLabError: the registry cannot be replayed.
     """
     layer = python_layer_of(recorded) if python else None
@@ -201,8 +201,8 @@ def _inspect_installed(operator: str, asked: InspectOptions) -> Inspection:
 
     Raises:
         UnknownOperatorError: there is no such operator.
-        AmbiguousOperatorError: a name without overload has several.
-        SemanticsOfTorchError: semantics were asked for.
+        AmbiguousOperatorError: the name has several overloads.
+        SemanticsOfTorchError: the options name semantics.
         DispatchLabError: PyTorch or a module cannot be imported.
     """
     if asked.semantics is not None:
@@ -254,7 +254,7 @@ def _inspect_installed(operator: str, asked: InspectOptions) -> Inspection:
 
 
 def _live_packet(name: str, schemas: Sequence[tuple[str, str]], known: Collection[str]) -> Packet:
-    """Return the overloads that PyTorch tries, with schemas; TorchScript's are not in the dispatcher."""
+    """Return the overloads that PyTorch tries, with schemas; overloads of TorchScript are not in the dispatcher."""
     overloads = [(f"{name}.{overload}" if overload else name, schema) for overload, schema in schemas]
     unknown = "" if overloads else "PyTorch cannot make its list"
     return Packet(name, tuple(PacketOverload(one, text, one not in known) for one, text in overloads), unknown)

@@ -1,4 +1,4 @@
-"""Inspect operators of a scenario: run its steps on an engine, and look at operators then."""
+"""Inspect operators of a scenario: run its steps on an engine, then observe operators."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class ForeignOperatorOnTorchError(DispatchLabError):
-    """The installed PyTorch cannot show its own operator as a record has it."""
+    """The installed PyTorch cannot show its own operator in the state of a record."""
 
     operator: str
     source: str
@@ -57,20 +57,20 @@ class Inspection(NamedTuple):
     """Operators at one moment, and the engine that showed them.
 
     Args:
-        snapshots: the operators, in the order of their names; one that does not exist is here too.
-        view: an operator of these with the reasons behind its table.
-        source: where they come from, for a reader.
-        semantics: how the engine behaves.
-        sequence: what was registered and released before.
+        snapshots: the operators, in the order of their names, including operators that do not exist.
+        view: a function that returns one of these operators with the reasons behind its table.
+        source: their origin, for a reader.
+        semantics: the semantics of the engine.
+        sequence: the steps before.
         refused: the steps of the sequence that were refused, each with its registration as a text and the reason.
-        warnings: what the engine warned of meanwhile.
-        build: the version of the PyTorch that runs, or was recorded, if one was.
-        imports: the packages that it had imported.
-        privateuse1: the name that a package gave the PrivateUse1 backend; empty when none did.
-        bare: the dispatcher has none of PyTorch's backend fallbacks.
-        python: what Python had registered besides; None when the source has no record of it.
-        packet: where a name without overload was asked for that has several, how a call tries them.
-        defined: the operators that the sequence has defined, in order.
+        warnings: the warnings of the engine during these steps.
+        build: the version of the running or recorded PyTorch, if there is one.
+        imports: the packages that were imported into it.
+        privateuse1: the name that a package gave the PrivateUse1 backend; empty without a name.
+        bare: whether the dispatcher has no backend fallbacks of PyTorch.
+        python: the registrations of Python; None if the source does not record them.
+        packet: for a name with several overloads, the order in which a call tries them.
+        defined: the operators that the sequence defined, in order.
     """
 
     snapshots: tuple[Snapshot, ...]
@@ -104,21 +104,21 @@ class Explains(Protocol):
     """A sandbox that knows the reasons behind its tables."""
 
     def explain(self, name: OperatorName, /) -> OperatorView | None:
-        """Return an operator with its reasons; None when nothing is registered for it."""
+        """Return an operator with its reasons; None if it has no registrations."""
 
 
 class InspectOptions(NamedTuple):
     """The options for the inspection of operators.
 
     Args:
-        engine: `lab`, or `torch` for a scenario and the installed PyTorch.
-        semantics: those of the lab engine; those that the source names when left out, or else those of the
-            PyTorch of its registry, or of the newest.
-        imports: modules that the live PyTorch imports first.
+        engine: `lab` or `torch`; `torch` needs a scenario or the installed PyTorch.
+        semantics: the semantics of the lab engine; default: those that the source names, else the model of its
+            registry's PyTorch, else the newest model.
+        imports: modules to import into the installed PyTorch first.
         allow_import: import the functions that a scenario names.
         reasons: see Note [Reasons for a live table].
-        python: with what Python has registered besides; an operator that only Python knows is one then, too.
-        packets: a name without overload means all of its overloads, and `Inspection.packet` says how a call tries them.
+        python: also read the registrations of Python; then an operator that only Python knows is found, too.
+        packets: a name without overload means all its overloads, and `Inspection.packet` has the order of a call.
         report: see `recorded_from`.
     """
 
@@ -143,13 +143,13 @@ def inspect_scenario(
     most: int | None = None,
     options: InspectOptions = USUAL,
 ) -> Inspection:
-    """Run steps of a scenario and inspect operators then.
+    """Run steps of a scenario, then inspect operators.
 
     Args:
         path: the scenario file.
-        operator: as `find_operators` reads it; those that the scenario is about when left out.
-        after: the steps, `+0 +2 -0`; all registrations in the order of the file when left out.
-        most: how many operators to inspect, the first ones; all of them when left out.
+        operator: a name or pattern for `find_operators`; default: the operators of the scenario.
+        after: the steps, such as `+0 +2 -0`; default: all registrations in the order of the file.
+        most: inspect only this number of operators; default: all.
         options: how to inspect them.
 
     Raises:
@@ -191,7 +191,7 @@ def inspect_scenario(
 
 
 def _beneath(scenario: Scenario) -> Recorded | None:
-    """Return the registry that a scenario stands on; without one, no module that reads registries is imported."""
+    """Return the registry beneath a scenario; without a registry, do not import the modules that read registries."""
     if scenario.registry is None:
         return None
     from dispatchlab.questions.sources.find_sources import registry_of_scenario
@@ -206,7 +206,7 @@ def _python_layer(beneath: Recorded) -> PythonLayer | None:
 
 
 def _with_packet(found: Inspection, names: Sequence[str], beneath: Recorded | None = None) -> Inspection:
-    """Return the inspection with the overloads as a call tries them: first the registry's, then the scenario's."""
+    """Return the inspection with the overloads in the order of a call: the registry's first, then the scenario's."""
     name = qualified(names[0])
     first: tuple[str, ...] = ()
     if beneath is not None:
@@ -225,7 +225,7 @@ def _over_registry(
     source: str,
     semantics: str | None,
 ) -> Inspection:
-    """Run a sequence over the registry that a scenario stands on. See Note [A record stands on a registry]."""
+    """Run a sequence over the registry beneath a scenario. See Note [A record stands on a registry]."""
     from dispatchlab.engine.lab_engine import LabEngine
 
     over, ground = ground_of(scenario, beneath, names, semantics)
@@ -243,13 +243,13 @@ def ground_of(
 ) -> tuple[Semantics, tuple[Registration, ...]]:
     """Return the registrations beneath a scenario on a registry. See Note [A record stands on a registry].
 
-    A def that the scenario repeats is left out here, so that it is made by the scenario when its step is run.
+    A def that the scenario repeats is left out, because a step of the scenario makes it.
 
     Args:
         scenario: the scenario.
         beneath: the registry.
-        names: operators that are looked at besides those of the scenario.
-        semantics: the name of the semantics; those of the PyTorch of the registry when None.
+        names: operators to observe, in addition to those of the scenario.
+        semantics: the name of the semantics; None for the model of the registry's PyTorch.
 
     Returns:
         The semantics with the fallbacks of the registry, and the registrations of its operators.
@@ -299,7 +299,7 @@ def is_packet_of(asked: str, names: Sequence[str]) -> bool:
 def packet_from(
     view: Callable[[OperatorName], OperatorView], names: Sequence[str], order: Sequence[str], source: str
 ) -> Packet:
-    """Return the overloads with a def, in an order; if the order lacks one of them, it is not known."""
+    """Return the overloads with a def, in this order; if one is missing in the order, the order is unknown."""
     schemas = {name: schema for name in names if (schema := view(name_of(name)).schema) is not None}
     known = {*map(overload_of, schemas)} <= {*order}
     unknown = "" if known else f"{source} does not say in which order a call tries them"
@@ -308,7 +308,7 @@ def packet_from(
 
 
 def _sequence(after: str | None, scenario: Scenario) -> StepSequence:
-    """Return all registrations in the order of the file, unless a sequence is given."""
+    """Return the given sequence, or else all registrations in the order of the file."""
     count = len(scenario.registrations)
     if after is None:
         return tuple(range(count))
@@ -324,7 +324,7 @@ def _after(
     *,
     ground: Sequence[Registration] = (),
 ) -> Inspection:
-    """Run a sequence on an engine, in a sandbox where `ground` is in force, and look at operators then."""
+    """Run a sequence on an engine, in a sandbox where `ground` is in force, then observe operators."""
     active: set[int] = set()
     defined: dict[str, None] = {}
     refused: list[tuple[Step, str, Refusal]] = []

@@ -16,13 +16,13 @@ from dispatchlab.views.view import View
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Operators of a registry, with the kernels that the listing is about.
+    """Operators of a registry, with the kernels of the listing.
 
     Args:
-        source: where the registry comes from.
-        torch: the PyTorch that it is of.
+        source: the origin of the registry.
+        torch: its version of PyTorch.
         operators: the operators.
-        keys: show the active kernels at these.
+        keys: the keys whose active kernels are shown.
     """
 
     source: str
@@ -31,12 +31,12 @@ class Listing:
     keys: tuple[DispatchKey, ...] = ()
 
     def kernels(self, operator: RecordedOperator) -> list[RecordedKernel]:
-        """Return the kernels of an operator at the keys that were asked for; all of them when none were."""
+        """Return the kernels of an operator at the keys of the listing; all kernels if it has no keys."""
         return [kernel for kernel in operator.kernels if not self.keys or kernel.key in self.keys]
 
 
 def listing_view(found: Listing) -> View[Listing]:
-    """Return a line for each operator, with the kernels that the listing is about."""
+    """Return a line for each operator, with the kernels of the listing."""
     return View(found, lines=lambda _: (_line(found, operator) for operator in found.operators))
 
 

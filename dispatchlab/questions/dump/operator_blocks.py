@@ -1,4 +1,4 @@
-"""An operator as blocks: what it is, what is stale, its kernels with the keys that run them, and who lost."""
+"""An operator as blocks: its properties, stale slots, kernels with the keys that run them, and kernels that lost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def operator_blocks(view: OperatorView, *, keys: Collection[str] = (), everythin
 
     Args:
         view: the operator.
-        keys: the rows of the table that count; all of them when there are none.
+        keys: the rows of the table to use; empty for all.
         everything: also show each row of the table.
     """
     if not view.kernels and not view.table and view.schema is None:
@@ -115,13 +115,13 @@ def _names(keys: Sequence[str]) -> str:
 
 
 class _Usual:
-    """The usual flags and the one inferred schema, which need not be shown for each kernel."""
+    """The usual flags and the usual inferred schema, which are not shown for each kernel."""
 
     def __init__(self, flags: tuple[str, ...], one_type: bool) -> None:  # noqa: FBT001  one of two looks
         self._flags, self._one_type = flags, one_type
 
     def about(self, group: KernelGroup) -> Inline:
-        """Return the source of a kernel, and what is unusual about it."""
+        """Return the source of a kernel, and its unusual properties."""
         kernel = group.registered
         unusual = "" if kernel is None or kernel.flags == self._flags else f" [{' '.join(kernel.flags)}]"
         inferred = "" if kernel is None or self._one_type else f" {kernel.inferred or '(no schema)'}"
@@ -176,9 +176,9 @@ def operator_json(snapshot: Snapshot, view: OperatorView, keys: Collection[str])
     """Return an operator for programs: its texts, and its rows with their reasons.
 
     Args:
-        snapshot: the operator as it is seen.
-        view: the same with its reasons.
-        keys: the rows of the tables that are shown; all of them when there are none.
+        snapshot: the operator.
+        view: the operator with its reasons.
+        keys: the rows of the tables to show; empty for all.
     """
     return {
         **fields_of(view, table=[row for row in view.table if not keys or row.key in keys]),

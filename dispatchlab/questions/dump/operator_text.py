@@ -1,4 +1,4 @@
-"""The plain text of operators: the dump with its table, what Python registers, and the steps that were refused."""
+"""The plain text of operators: the dump with its table, registrations of Python, and refused steps."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ def operator_text(snapshot: Snapshot, *, keys: Collection[str] = ()) -> str:
 
     Args:
         snapshot: the operator.
-        keys: the rows of the table that are shown; all of them when there are none.
+        keys: the rows of the table to show; empty for all.
     """
     return f"{snapshot.dump}\n{only_rows(snapshot.table, keys)}"
 
 
 def only_rows(table: str, keys: Collection[str]) -> str:
-    """Return the rows of a table that are about `keys`; all of them when there are none."""
+    """Return the rows of a table for `keys`; all rows if `keys` is empty."""
     if not keys:
         return table
     return "".join(row_text(key, str(entry)) for key, entry in parse_table(table).items() if key.name in keys)
 
 
 def python_text(rows: Sequence[PythonRegistration]) -> str:
-    """Return each Python registry with when it applies, then a line for each registration."""
+    """Return each Python registry and when PyTorch uses it, then a line for each registration."""
     lines = []
     for registry, title, some in by_registry(rows):
         lines.append(f"{title}, {registry.applies}")
@@ -44,7 +44,7 @@ def python_text(rows: Sequence[PythonRegistration]) -> str:
 
 
 def by_registry(rows: Sequence[PythonRegistration]) -> Iterator[tuple[PythonRegistry, str, list[PythonRegistration]]]:
-    """Return each registry with its rows, and with its title, which names the import that fills it."""
+    """Return each registry with its title, which names the import that fills it, and with its rows."""
     for name, some in groupby(rows, key=lambda one: one.registry):
         registry = REGISTRY_NAMED[name]
         yield registry, f"{registry.title}{f' (import {registry.needs})' if registry.needs else ''}", list(some)
@@ -59,7 +59,7 @@ def python_marks(one: PythonRegistration) -> Iterator[str]:
 
 
 def stale_text(snapshot: Snapshot) -> str:
-    """Return a sentence about the slots that hold another kernel than the table says; empty where none does.
+    """Return a sentence about the slots that hold another kernel than the table shows; empty without such slots.
 
     Args:
         snapshot: the operator.
@@ -83,7 +83,7 @@ def refused_step_text(step: Step, registration: str, refusal: Refusal) -> str:
 
     Args:
         step: the step.
-        registration: what it registers or releases, in words.
+        registration: its registration, in words.
         refusal: why it was refused.
     """
     verb = "could not be released" if step < 0 else "was refused"

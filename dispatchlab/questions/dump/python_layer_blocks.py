@@ -1,4 +1,4 @@
-"""What Python has registered for an operator as blocks and as JSON, and how much each registry has.
+"""The registrations of Python for an operator, as blocks.
 
 docs/json.md has the fields of the JSON; none is ever renamed or dropped within a version.
 """
@@ -18,7 +18,7 @@ def python_screen(rows: Sequence[PythonRegistration], *, name: str | None = None
 
     Args:
         rows: the registrations.
-        name: the operator, when nothing before has named it.
+        name: the operator, if no text before names it.
     """
     if name is not None:
         yield Line(name, "strong")

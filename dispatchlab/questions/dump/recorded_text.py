@@ -1,6 +1,6 @@
-"""The dump and the table of a recorded operator, straight from its record: what the lab engine prints after a replay.
+"""The dump and the table of a recorded operator, from its record: the same text as after a replay on the lab engine.
 
-It needs neither the engine nor a schema that is parsed, so it is what a shell waits for the least.
+This needs no engine and parses no schema, so it is fast.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dispatchlab.registries.model import Recorded, RecordedOperator, dump_text
 
 
 def bundled_text(name: str, source: str | None, *, layer: str = "all", report: Callable[[str], None]) -> str | None:
-    """Return the text of `dump` for an operator of a bundled registry; None where the record does not suffice.
+    """Return the text of `dump` for an operator of a bundled registry; None if the record does not suffice.
 
     Args:
         name: the operator, with its overload.
-        source: the name of the registry; the one of the installed PyTorch, or else the newest, when left out.
-        layer: `cxx` for what C++ dispatches by alone, or `all`.
-        report: is called with the registry that answers when none is named.
+        source: the name of the registry; default: that of the installed PyTorch, or else the newest.
+        layer: `cxx` for the dispatch table only, or `all`.
+        report: a function that gets the name of the default registry, if it is used.
     """
     if "." not in name or layer == "python" or (source is not None and bundled_name(source) is None):
         return None

@@ -1,4 +1,4 @@
-"""What `dump` shows: operators with their kernels and tables, or a listing."""
+"""The output of `dump`: operators with their kernels and tables, or a listing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DumpOptions(NamedTuple):
 
     @property
     def named_operator(self) -> str:
-        """The operator, which has to be named."""
+        """The operator, which the options must name."""
         if self.operator is None:
             raise DumpOptionsError(
                 "no operator was named: name one, or a glob such as 'aten::add*', or list them all with --list"
@@ -55,7 +55,7 @@ class DumpOptions(NamedTuple):
         return self.operator
 
     def with_source(self, report: Report) -> DumpOptions:
-        """Return the options with the default registry when none was named, and report its name."""
+        """Return the options with a registry; if they name none, use the default registry and report its name."""
         if self.source is not None or self.engine == "torch":
             return self
         from dispatchlab.registries.builds import default_registry  # costs start-up, and a named source needs none
@@ -66,7 +66,7 @@ class DumpOptions(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """An operator as the dispatcher has it, and Python's registrations for it."""
+    """An operator in the dispatcher, and Python's registrations for it."""
 
     snapshot: Snapshot
     python: tuple[PythonRegistration, ...]
@@ -77,9 +77,9 @@ def operators(asked: DumpOptions, *, after: str | None, report: Report) -> View[
     """Return operators: their kernels, their tables, and Python's registrations.
 
     Args:
-        asked: what was asked.
-        after: the steps of a scenario to run first; all of its registrations when left out.
-        report: is called with a sentence for what is missing.
+        asked: the options.
+        after: the steps of a scenario to run first; default: all its registrations.
+        report: a function that gets a sentence about each missing part.
 
     Raises:
         DispatchLabError: there is no such operator, or the source, the engine or the steps cannot be used.
@@ -141,7 +141,7 @@ def _report_what_is_missing(inspection: Inspection, parts: list[_Part], asked: D
 
 
 def _lines(inspection: Inspection, parts: list[_Part], asked: DumpOptions) -> Iterator[Block]:
-    """Return PyTorch's texts, then Python's registrations, and the overloads of a name with several."""
+    """Return PyTorch's texts, then Python's registrations, and the overloads of a name with several overloads."""
     from dispatchlab.questions.dump.operator_text import operator_text, python_text
 
     texts = []
@@ -173,7 +173,7 @@ def _screen(inspection: Inspection, parts: list[_Part], asked: DumpOptions) -> I
 
 
 def _packet_lines(inspection: Inspection, follows: bool) -> Iterator[Block]:  # noqa: FBT001  of this module
-    """Return the overloads that a call tries, where a name of several was asked for."""
+    """Return the overloads that a call of a name with several overloads tries."""
     if inspection.packet is None or not inspection.packet.overloads:
         return
     from dispatchlab.questions.dump.operator_blocks import packet_lines
@@ -208,7 +208,7 @@ def _value(inspection: Inspection, asked: DumpOptions) -> dict[str, object]:
 
 
 def listing(asked: DumpOptions, *, report: Report) -> View[Any]:
-    """Return the operators of a registry, with their active kernels at the keys that were asked for.
+    """Return the operators of a registry, with their active kernels at the given keys.
 
     Raises:
         DispatchLabError: there is no such operator or key, or the source cannot be used.

@@ -1,4 +1,4 @@
-"""The dispatch table of an operator grouped by kernel: which keys run it and why, where it lost, and what is stale.
+"""The dispatch table of an operator grouped by kernel: the keys that run it and why, the lost keys, stale slots.
 
 A pure function of an `OperatorView`, for every view that shows a table: `group_by_kernel`.
 """
@@ -25,8 +25,8 @@ class Lost:
     """Keys at which a kernel lost to another one for one reason.
 
     Args:
-        why: what decided, as `Beaten.why`.
-        winner: why the kernel that runs there runs there.
+        why: the reason, as in `Beaten.why`.
+        winner: why the winning kernel runs at these keys.
         keys: the keys, in the order of the table.
     """
 
@@ -37,13 +37,13 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class KernelGroup:
-    """A kernel with the rows of the table that it has or could have had.
+    """A kernel with the rows of the table that it has, and the rows that it lost.
 
     Args:
-        key: the key that it is registered at; of a backend fallback its first key.
-        debug: where it comes from.
-        registered: the kernel as it was registered for the operator; None for a backend fallback.
-        fallthrough: calls skip the keys that it serves.
+        key: the key of its registration; for a backend fallback, its first key.
+        debug: its debug text.
+        registered: the kernel in the operator's registrations; None for a backend fallback.
+        fallthrough: whether it is a fallthrough, so that calls skip its keys.
         served: the keys that run it, by reason.
         lost: the keys that it lost, by reason.
     """
@@ -68,7 +68,7 @@ class KernelGroup:
 
 @dataclass(frozen=True, slots=True)
 class StaleSlots:
-    """Slots that differ from the table: the expected entries, empty for nothing, and those that calls use."""
+    """Slots that differ from the table: the expected entries (may be empty), and the entries that calls use."""
 
     expected: str
     actual: str
@@ -80,9 +80,9 @@ class GroupedTable:
     """The table of an operator by kernel. Every row is in one group, and a stale slot also in `stale`.
 
     Args:
-        kernels: those that are registered for the operator, in the order of the dump.
-        fallbacks: the backend fallbacks that serve a key or lost it, each once.
-        ambiguous: the keys that two kernels could be meant for, so that a call there is an error.
+        kernels: the kernels of the operator, in the order of the dump.
+        fallbacks: the backend fallbacks that serve or lost a key, each once.
+        ambiguous: the keys at which two kernels match, so that a call raises.
         stale: the slots that were not refreshed.
     """
 
@@ -143,13 +143,13 @@ class _Collected:
         self._lost: dict[tuple[str, Provenance], list[str]] = {}
 
     def serve(self, row: TableRow) -> None:
-        """Take a row that the kernel has."""
+        """Add a row that the kernel has."""
         assert row.reason is not None
         self._fallthrough |= row.fallthrough
         self._served.setdefault(row.reason, []).append(row.key)
 
     def lose(self, row: TableRow, winner: Provenance, beaten: Beaten) -> None:
-        """Take a row that the kernel could have had."""
+        """Add a row that the kernel lost."""
         keys = self._lost.setdefault((beaten.why, winner), [])
         if row.key not in keys:
             keys.append(row.key)
@@ -167,7 +167,7 @@ def _registered_at(provenance: Provenance) -> tuple[str, ...]:
 
 
 def _kernel_of(row: TableRow, kernels: list[_Collected]) -> _Collected:
-    """Return the kernel that has a row. A table that PyTorch printed does not name the key that it is registered at."""
+    """Return the kernel of a row. A table that PyTorch printed does not name the key of its registration."""
     assert row.reason is not None
     active = [kernel for kernel in kernels if kernel.registered is not None and kernel.registered.active]
     by_text = [each for each in active if each.debug == row.debug]
@@ -182,7 +182,7 @@ def _kernel_of(row: TableRow, kernels: list[_Collected]) -> _Collected:
 
 
 def _beaten_kernel(beaten: Beaten, kernels: list[_Collected]) -> _Collected:
-    """Return the kernel that lost a row: an overridden one where a newer one beat it."""
+    """Return the kernel that lost a row: an overridden kernel if a newer one of the same key won."""
     same = [kernel for kernel in kernels if (kernel.key, kernel.debug) == (beaten.source, beaten.debug)]
     if not same:
         return _added(_Collected(beaten.source, beaten.debug, None), kernels)

@@ -57,11 +57,11 @@ class ArgumentSpecError(DispatchLabError):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of the tensor that a factory makes, which has no tensor to go by.
+    """The options of the tensor that a factory makes, because it has no tensor argument.
 
     Args:
         backend: the key that dtype, layout and device choose.
-        given: the options as they were given.
+        given: the given options.
     """
 
     backend: DispatchKey = DispatchKey.CPU
@@ -93,11 +93,11 @@ def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec], *,
     """Return the keys that the arguments of a call add to its key set.
 
     Args:
-        schema: the operator's.
+        schema: the schema of the operator.
         specs: each argument that decides the dispatch, in order: a description or the value; or `NAME=DESCRIPTION` for
-            any of them and for `device`, `layout` and `dtype`. A tensor that must be given and is not described is on
-            the CPU.
-        privateuse1: the name that the PrivateUse1 backend was given, which is a device as well.
+            any argument and for `device`, `layout` and `dtype`. A required tensor without a description is on the
+            CPU.
+        privateuse1: the name of the PrivateUse1 backend, which is also a device.
 
     Raises:
         ArgumentSpecError: a spec cannot be read, or no argument is left for it.
@@ -120,7 +120,7 @@ def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec], *,
 
 
 def deciding_arguments(schema: FunctionSchema) -> list[Argument]:
-    """Return the arguments that decide the dispatch, or those of calls that are not boxed."""
+    """Return the arguments that decide the dispatch, or those that decide it in unboxed calls."""
     dispatched = schema.dispatch_arguments()
     return [
         argument
@@ -132,7 +132,7 @@ def deciding_arguments(schema: FunctionSchema) -> list[Argument]:
 def _assign_specs(
     schema: FunctionSchema, deciding: Sequence[str], specs: Sequence[ArgumentSpec]
 ) -> tuple[dict[str, str], dict[str, ArgumentSpec]]:
-    """Return the spec of each argument and option by its name: all as texts, and the values among them."""
+    """Return the spec of each argument and option by name: all specs as texts, and those that are values."""
     settings = [argument.name for argument in schema.arguments if argument.name in ("device", "layout", "dtype")]
     names = dict.fromkeys((*deciding, *settings))
     given: dict[str, str] = {}
@@ -195,7 +195,7 @@ def _keys_of_text(argument: Argument, text: str | None, privateuse1: str) -> tup
 
 
 def _words(spec: ArgumentSpec) -> str:
-    """Return an argument in words; for a tensor, without what its keys alone show."""
+    """Return an argument in words; for a tensor, without facts that its keys show."""
     match spec:
         case str():
             return spec
@@ -238,14 +238,14 @@ def keys_of_spec(text: str, *, privateuse1: str = "") -> DispatchKeySet:
     """Return the keys of a tensor.
 
     Args:
-        text: words in any order: a device (`cpu` when left out), a layout, `quantized`, `requires_grad` (which adds
+        text: words in any order: a device (default: `cpu`), a layout, `quantized`, `requires_grad` (which adds
             nothing), `conj`, `neg`, `zero`, `inference`, `python` for a subclass that intercepts calls, and names of
-            dispatch keys. That of a backend, such as `PrivateUse1` or `SparseCUDA`, is a tensor of that backend; that
-            of an autograd key is one as well where nothing else says where the tensor is; any other is added.
-        privateuse1: the name that the PrivateUse1 backend was given, which is a device as well.
+            dispatch keys. The key of a backend, such as `PrivateUse1` or `SparseCUDA`, means a tensor of that backend;
+            so does an autograd key if no other word names a device; any other key is added.
+        privateuse1: the name of the PrivateUse1 backend, which is also a device.
 
     Raises:
-        ArgumentSpecError: a word is not known, and the message names the nearest; or two words exclude each other.
+        ArgumentSpecError: a word is unknown (the message names the nearest word), or two words exclude each other.
     """
     backends: dict[str, str] = {}
     layouts: dict[Layout, str] = {}

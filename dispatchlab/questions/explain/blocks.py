@@ -1,4 +1,4 @@
-"""Explanations of calls as blocks, and as JSON (docs/json.md): which kernel runs, and why."""
+"""Explanations of calls as blocks and as JSON (docs/json.md): which kernel runs, and why."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _document(explained: ExplainedOperator) -> b.Document:
 
 
 def explanation_text(call: CallExplanation, *, no_answer: str = "") -> str:
-    """Return an explanation as plain text; one without an answer says so first."""
+    """Return an explanation as plain text; if the source has no answer, say so first."""
     head = [b.Line(no_answer)] if no_answer else []
     return text_of((*head, b.Line(call.schema), *call_blocks(call)))
 
@@ -57,7 +57,7 @@ def set_text(keys: DispatchKeySet) -> str:
 def functionalities_text(keys: DispatchKeySet) -> str:
     """Return the functionalities of a set, highest priority first: it excludes them for every backend.
 
-    The autocast keys are one when all ten are there.
+    All ten autocast keys together appear as one word.
     """
     names = [str(key) for key in reversed(FUNCTIONALITY_KEYS[1:]) if keys.bits & functionality_bit(key)]
     autocast = [name for name in names if name.startswith("Autocast")]
@@ -74,7 +74,7 @@ def argument_text(argument: ArgumentKeys) -> str:
 
 
 def thread_sets(thread: ThreadKeys) -> Iterator[tuple[str, DispatchKeySet, str]]:
-    """Return the four sets with their titles; an excluded key is excluded for every backend."""
+    """Return the four key sets of a thread with their titles; an excluded key is excluded for every backend."""
     yield "global include", thread.global_included, set_text(thread.global_included)
     yield "global exclude", thread.global_excluded, functionalities_text(thread.global_excluded)
     yield "local include", thread.local_included, set_text(thread.local_included)
@@ -117,7 +117,7 @@ def _mood(hop: Hop) -> b.Mood:
 
 
 def hop_lines(hop: Hop) -> Iterator[b.Inline]:
-    """Return the facts of a hop, a line each."""
+    """Return the facts of a hop as lines."""
     kernel = hop.kernel
     if kernel is not None:
         place = f", at {kernel.source}" if kernel.source else ""
@@ -148,7 +148,7 @@ _KEYS_SHOWN = 4
 
 
 def explanation_notes(explained: ExplainedOperator) -> Iterator[str]:
-    """Return notes on the source of an explanation, a line each."""
+    """Return notes about the source of an explanation, as lines."""
     inspection = explained.inspection
     if inspection.bare and explained.explanation.hops[-1].refusal is not None:
         yield f"{inspection.semantics} starts without PyTorch's backend fallbacks: --semantics torch-2.13 has them"

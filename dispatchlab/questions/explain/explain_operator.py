@@ -1,4 +1,4 @@
-"""Explain a call of an operator of any source, and find out whether the source can answer for its backend."""
+"""Explain a call of an operator of any source, and say if the source lacks kernels of the backend."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from dispatchlab.registries.builds import backend_named, default_registry, has_k
 
 @dataclass(frozen=True, slots=True)
 class ExplainedOperator:
-    """A call, explained, and where the operator was looked at.
+    """The explanation of a call, and the inspected operator.
 
     Args:
         inspection: the operator and its source.
-        explanation: what the source shows.
-        no_answer: a sentence, when the source has no kernels for the backend of the call, so that what it shows is no
-            answer; else empty.
-        engine: whose dispatcher was asked.
-        packet_call: of a call of a name, the overloads that were tried; None where one operator was asked for.
+        explanation: the explanation from the source.
+        no_answer: a sentence if the source has no kernels for the backend of the call, so that the explanation is wrong
+            for it; else empty.
+        engine: the engine of the dispatcher.
+        packet_call: for a call of a name, the tried overloads; None for a call of one operator.
     """
 
     inspection: Inspection
@@ -62,15 +62,15 @@ def explain_operator(
     """Explain a call.
 
     Args:
-        operator: a name; of one without overload that has several, the first that takes the arguments.
-        arguments: as `describe_arguments` reads them, or else all of a call, as `read_call` does.
-        source: a scenario, a registry or `live`; when left out the bundled registry that has the kernels of the call.
+        operator: a name; for a name with several overloads, the first one that accepts the arguments.
+        arguments: texts for `describe_arguments`, or all arguments of a call for `read_call`.
+        source: a scenario, a registry or `live`; default: the bundled registry with the kernels of the call.
         engine: see `InspectOptions`.
         semantics: see `InspectOptions`.
-        imports: modules that the live PyTorch imports first.
+        imports: modules to import into the installed PyTorch first.
         include: the names of keys that a guard includes.
         exclude: the names of keys that a guard excludes.
-        inference_mode: the call is made in inference mode.
+        inference_mode: whether the call is made in inference mode.
         report: see `InspectOptions`.
 
     Raises:
@@ -108,7 +108,7 @@ def explain_operator(
 
 
 def _given(inspection: Inspection, arguments: Sequence[ArgumentSpec]) -> Given | None:
-    """Return the arguments of a call; None where they only describe tensors for one operator."""
+    """Return the arguments of a call; None if they only describe tensors for one operator."""
     packet = inspection.packet
     names = [str(snapshot.operator) for snapshot in inspection.snapshots]
     if packet is not None and packet.overloads and packet.name not in names:
@@ -129,7 +129,7 @@ def _given(inspection: Inspection, arguments: Sequence[ArgumentSpec]) -> Given |
 
 
 def _one_of(inspection: Inspection, given: Given | None) -> tuple[Inspection, PacketCall | None]:
-    """Return the inspection of the one called operator, with the overloads that were tried."""
+    """Return the inspection of the called operator, with the tried overloads."""
     packet, found = inspection.packet, None
     name = str(inspection.snapshots[0].operator) if packet is None else packet.name
     if given is not None:
@@ -150,13 +150,13 @@ def _described(inspection: Inspection, arguments: Sequence[ArgumentSpec], given:
 
 
 def unanswered(explanation: CallExplanation, *, source: str, build: str, imports: Sequence[str]) -> str:
-    """Return why a source cannot answer for a call: it lacks kernels for the backend; empty where it has them.
+    """Return a sentence if a source lacks kernels for the backend of a call; else empty.
 
     Args:
-        explanation: what it shows.
-        source: what it is called.
-        build: the version of the PyTorch that was recorded or runs; empty for none.
-        imports: the packages that it had imported.
+        explanation: the explanation from the source.
+        source: the name of the source.
+        build: the version of the recorded or running PyTorch; empty without one.
+        imports: the packages that were imported into it.
     """
     for hop in explanation.hops:
         backend = backend_named(hop.key)

@@ -1,7 +1,7 @@
-"""Follow a call without running it: the key set of each hop, its kernel, and what lost to it.
+"""Follow a call without running it: the key set of each hop, its kernel, and the kernels that lost.
 
-The first hop is exact: it is what calls compute. What a kernel redispatches to is up to the kernel: the hops after the
-first follow `kernel_rules`, and end at a kernel whose code is unknown.
+The first hop is exact, because calls compute it in this way. A kernel decides what it redispatches to: the later hops
+follow `kernel_rules`, and end at a kernel with unknown code.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class NotCallableError(DispatchLabError):
 def thread_keys(
     include: tuple[DispatchKey, ...] = (), exclude: tuple[DispatchKey, ...] = (), *, inference: bool = False
 ) -> ThreadKeys:
-    """Return the sets of a thread, in inference mode or not, with guards for keys; aliases are expanded."""
+    """Return the key sets of a thread, in inference mode or not, with guards for keys; alias keys are expanded."""
     included, left_out = DEFAULT_INCLUDED, _expanded(exclude)
     if inference:
         included, left_out = included - DispatchKeySet.of(DispatchKey.ADInplaceOrView), left_out | AUTOGRAD_KEYS
@@ -63,8 +63,8 @@ def schema_of(view: OperatorView) -> FunctionSchema:
     """Return the schema of an operator.
 
     Raises:
-        NotCallableError: it has none.
-        ParseError: it is one that cannot be read.
+        NotCallableError: the operator has no schema.
+        ParseError: the schema cannot be read.
     """
     if view.schema is None:
         raise NotCallableError(view.name)
@@ -77,7 +77,7 @@ def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> Cal
     Args:
         view: the operator, with its table.
         described: its arguments.
-        thread: what the thread includes and excludes.
+        thread: the keys that the thread includes and excludes.
 
     Raises:
         NotCallableError: the operator has no schema.
@@ -124,7 +124,7 @@ class _Table:
         return cls(held, frozenset(fallthroughs.union(DispatchKey[key] for key in view.skipped)))
 
     def skipped_from(self, base: DispatchKeySet) -> DispatchKeySet:
-        """Return the final set: without the keys at which the operator falls through."""
+        """Return the final key set, without the keys at which the operator has a fallthrough."""
         return DispatchKeySet(masks(slots_of(self.skipped)).applied(base.bits))
 
 
@@ -202,7 +202,7 @@ class _Caller:
 
     Args:
         described: the arguments.
-        thread: what the thread includes and excludes.
+        thread: the keys that the thread includes and excludes.
     """
 
     described: Described
@@ -229,7 +229,7 @@ class _Anew:
 
 @dataclass(frozen=True, slots=True)
 class _Next:
-    """The set of a kernel's redispatch, and its reason."""
+    """The key set of a kernel's redispatch, and its reason."""
 
     keys: DispatchKeySet
     why: str
@@ -237,14 +237,14 @@ class _Next:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The reason why there is no further hop, and whether it is known: an unknown kernel may redispatch."""
+    """The reason why there is no further hop, and whether this is certain: an unknown kernel may redispatch."""
 
     why: str
     known: bool = True
 
 
 def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema) -> _Next | _Anew | _End:
-    """Return the next set, the new call, or the reason for the end. See Note [The hop after a kernel]."""
+    """Return the next key set, the new call, or the reason for the end. See Note [The hop after a kernel]."""
     kernel, key = hop.kernel, hop.key
     if hop.refusal is not None or kernel is None:
         return _End(f"the call fails: {hop.refusal}")
@@ -300,14 +300,14 @@ _CALLS_ANEW = "the builtin fallback calls the operator anew, without {key}"
 
 
 def _called_without(key: DispatchKey, caller: _Caller, why: str) -> _Anew:
-    """Return a new call in which a guard also excludes a key."""
+    """Return a new call with a guard that also excludes this key."""
     thread = caller.thread
     inside = replace(thread, local_excluded=thread.local_excluded.add(key))
     return _Anew(replace(caller, thread=inside), why.format(key=key))
 
 
 def _after_python(key: DispatchKey, below: DispatchKeySet, caller: _Caller) -> _Next | _End:
-    """Return the hops after the builtin fallback of Python, which asks the subclass of an argument."""
+    """Return the hops after the builtin fallback of Python, which calls the subclass of an argument."""
     if not caller.has_tensors():
         return _End("the builtin fallback of Python fails where no argument is a tensor and no mode is active")
     if any(argument.keys.has(key) for argument in caller.described.arguments):
@@ -317,12 +317,12 @@ def _after_python(key: DispatchKey, below: DispatchKeySet, caller: _Caller) -> _
 
 
 def _below(key: DispatchKey, keys: DispatchKeySet) -> DispatchKeySet:
-    """Return the keys with which a kernel redispatches: an autograd kernel goes below all autograd keys."""
+    """Return the keys of a kernel's redispatch: an autograd kernel removes all autograd keys."""
     return keys & DispatchKeySet.full_after(DispatchKey.AutogradOther if key.functionality in AUTOGRAD else key)
 
 
 def _is_factory(schema: FunctionSchema) -> bool:
-    """Return whether an operator takes the options of a tensor that it makes."""
+    """Return whether an operator has arguments for the options of a new tensor."""
     return {"dtype", "layout", "device"} <= {argument.name for argument in schema.arguments}
 
 

@@ -1,4 +1,4 @@
-"""What the kernels at a key do, by where they are registered: one table, which every question about a hop reads.
+"""The actions of the kernels at a key, by the file of their registration: one table for every question about a hop.
 
 Source: tools/autograd/gen_variable_type.py, tools/autograd/gen_inplace_or_view_type.py, torchgen/gen.py
 (BackendSelect), torchgen/gen_functionalization_type.py, aten/src/ATen/autocast_mode.cpp, aten/src/ATen/functorch
@@ -54,7 +54,7 @@ class Does(Enum):
 
     @property
     def goes_on_by(self) -> str:
-        """The way to a lower key: `redispatch` or `call`; empty when it is not known."""
+        """The way to a lower key: `redispatch` or `call`; empty if unknown."""
         if self in (Does.UNKNOWN, Does.WORKS):
             return ""
         return "redispatch" if self in (Does.REDISPATCHES, Does.RECORDS, Does.SELECTS_BACKEND) else "call"
@@ -69,10 +69,10 @@ class KernelRule:
     """The action of the kernels at a key that are registered in one file.
 
     Args:
-        where: `BUILTIN`, or a pattern for the text of such kernels in tables; empty for all that are left at the key.
-        does: what they do with the call.
-        outside: of a builtin fallback that needs a mode: what it does, and when it fails.
-        operators: the only ones that it is about; empty for all.
+        where: `BUILTIN`, or a pattern for the text of such kernels in tables; empty for all other kernels at the key.
+        does: their action.
+        outside: for a builtin fallback that needs a mode, its action without the mode, and when it fails.
+        operators: the operators of the rule; empty for all.
     """
 
     where: str
@@ -82,7 +82,7 @@ class KernelRule:
 
 
 def _files(*files: str) -> str:
-    """Return a pattern for registrations in these files, whose folders are patterns, too."""
+    """Return a pattern for registrations in these files; their folders are also patterns."""
     return rf"(?:^|[ /])(?:{'|'.join(files)}):\d+"
 
 
@@ -187,10 +187,10 @@ def rule_of(key: DispatchKey, kernel: Chosen, by_rule: Container[str] = (), oper
     """Return the rule of a kernel.
 
     Args:
-        key: where it is.
+        key: the key of the kernel.
         kernel: the kernel.
-        by_rule: the keys whose kernels are known to do as PyTorch's do there.
-        operator: whose kernel it is; the rules for one operator alone are passed over where that is not known.
+        by_rule: the keys whose kernels are known to act as PyTorch's kernels at these keys.
+        operator: the operator; if unknown, rules for single operators are ignored.
     """
     rules = _RULES_OF.get(key.functionality, ())
     if is_builtin_fallback(key, kernel):
@@ -205,5 +205,5 @@ def rule_of(key: DispatchKey, kernel: Chosen, by_rule: Container[str] = (), oper
 
 
 def is_builtin_fallback(key: DispatchKey, kernel: Chosen) -> bool:
-    """Return whether a kernel is the backend fallback that PyTorch has at a key."""
+    """Return whether a kernel is PyTorch's own backend fallback at a key."""
     return kernel.reason == Provenance.FALLBACK and is_builtin(kernel.debug)

@@ -1,4 +1,4 @@
-"""Read the arguments of a call of a name, such as `cpu 1 alpha=2`, and find the overload that it goes to."""
+"""Read the arguments of a call of a name, such as `cpu 1 alpha=2`, and find the overload that it runs."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Tried:
 
     Args:
         name: the operator.
-        takes: whether it took the call.
-        reason: why it did not.
+        takes: whether it accepted the call.
+        reason: why it did not accept the call.
     """
 
     name: str
@@ -52,8 +52,8 @@ class PacketCall:
 
     Args:
         packet: the name.
-        call: its arguments, as they were given.
-        tried: the overloads that it tried, in their order; the last one took it.
+        call: the given arguments.
+        tried: the tried overloads, in order; the last one accepted the call.
     """
 
     packet: str
@@ -62,7 +62,7 @@ class PacketCall:
 
 
 class NoOverloadError(DispatchLabError):
-    """No overload of a name takes a call.
+    """No overload of a name accepts a call.
 
     Args:
         name: the name.
@@ -80,7 +80,7 @@ class NoOverloadError(DispatchLabError):
 
 
 class SeveralTakeItError(DispatchLabError):
-    """Several overloads take a call, and their order is not known."""
+    """Several overloads accept a call, but their order is not known."""
 
     name: str
     call: str
@@ -95,7 +95,7 @@ class SeveralTakeItError(DispatchLabError):
 
 
 class TorchScriptCallError(DispatchLabError):
-    """A call goes to an overload that only TorchScript has."""
+    """A call runs an overload that only TorchScript has."""
 
     name: str
     call: str
@@ -106,7 +106,7 @@ class TorchScriptCallError(DispatchLabError):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The arguments of a call: as they were given, and as Python has them."""
+    """The arguments of a call: the given texts, and their Python values."""
 
     args: tuple[tuple[ArgumentSpec, object], ...]
     kwargs: tuple[tuple[str, ArgumentSpec, object], ...]
@@ -130,7 +130,7 @@ def read_call(arguments: Sequence[ArgumentSpec]) -> Given:
     """Return the arguments of a call. See Note [The arguments of a call].
 
     Raises:
-        ArgumentSpecError: one cannot be read, or a positional one comes after one by name, or a name comes twice.
+        ArgumentSpecError: an argument cannot be read, is positional after a keyword argument, or has a name twice.
     """
     args: list[tuple[ArgumentSpec, object]] = []
     kwargs: dict[str, tuple[ArgumentSpec, object]] = {}
@@ -208,12 +208,12 @@ def _is_value(value: object) -> bool:
 
 
 def resolve(packet: Packet, given: Given) -> PacketCall:
-    """Return the first overload that takes a call.
+    """Return the first overload that accepts a call.
 
     Raises:
-        NoOverloadError: none does.
-        SeveralTakeItError: several do, and the order in which they are tried is not known.
-        TorchScriptCallError: TorchScript alone has the one that does.
+        NoOverloadError: no overload does.
+        SeveralTakeItError: several do, but the order in which they are tried is not known.
+        TorchScriptCallError: only TorchScript has the overload.
     """
     args, kwargs = [value for _, value in given.args], {name: value for name, _, value in given.kwargs}
     refusing: list[Tried] = []
@@ -241,7 +241,7 @@ def resolve(packet: Packet, given: Given) -> PacketCall:
 
 
 def describe_call(schema: FunctionSchema, given: Given, *, privateuse1: str = "") -> Described:
-    """Return the keys that the arguments add to the key set of a call, if an overload takes them.
+    """Return the keys that the arguments add to the key set of a call, if an overload accepts them.
 
     Raises:
         ArgumentSpecError: a description cannot be read.

@@ -1,4 +1,4 @@
-"""What is explained of a call: the keys of its arguments, and its hops."""
+"""The explanation of a call: the keys of its arguments, and its hops."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class ArgumentKeys:
 
     Args:
         name: its name in the schema.
-        type: its type there.
-        given: its spec, as it was given.
-        keys: the keys that it adds to the call.
-        note: what is surprising about these; often empty.
+        type: its type in the schema.
+        given: the given spec.
+        keys: the keys that it adds to the key set.
+        note: a note about surprising keys; often empty.
     """
 
     name: str
@@ -34,7 +34,7 @@ class ArgumentKeys:
 
 @dataclass(frozen=True, slots=True)
 class ThreadKeys:
-    """The keys that a thread adds and excludes: those of every thread, and those of guards."""
+    """The keys that a thread includes and excludes: those of every thread, and those of guards."""
 
     global_included: DispatchKeySet
     global_excluded: DispatchKeySet
@@ -43,24 +43,24 @@ class ThreadKeys:
 
     @property
     def included(self) -> DispatchKeySet:
-        """All that is included."""
+        """All included keys."""
         return self.global_included | self.local_included
 
     @property
     def excluded(self) -> DispatchKeySet:
-        """All that is excluded."""
+        """All excluded keys."""
         return self.global_excluded | self.local_excluded
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A key in the set of a call that the call does not go to.
+    """A key in the key set of a call that the call skips.
 
     Args:
         key: the key.
         why: `excluded by every thread`, `excluded by a guard`, or `fallthrough`.
-        debug: where the fallthrough comes from; empty for an excluded key.
-        reason: its provenance.
+        debug: the debug text of the fallthrough; empty for an excluded key.
+        reason: its reason in the table.
     """
 
     key: DispatchKey
@@ -74,12 +74,12 @@ class Chosen:
     """The kernel in the slot of a key.
 
     Args:
-        debug: where it comes from.
-        reason: its provenance.
-        source: the key that it is registered at; empty where that is not known.
-        fallthrough: it is a fallthrough, which cannot run.
-        beaten: the candidates that lost, best first, each with what it lost to.
-        stale: the slot should hold something else, namely this; None when all is well.
+        debug: its debug text.
+        reason: its reason in the table.
+        source: the key of its registration; empty if unknown.
+        fallthrough: whether it is a fallthrough, which cannot run.
+        beaten: the candidates that lost, the best first, each with the reason.
+        stale: the kernel that the slot should hold; None if the slot is not stale.
     """
 
     debug: str
@@ -96,13 +96,13 @@ class Hop:
 
     Args:
         kind: `call` or `redispatch`.
-        why: where its set comes from.
-        start: the set before anything is left out.
-        left_out: the keys that are, highest priority first.
-        keys: the final set.
-        key: its highest key, which is gone to.
-        kernel: what is there; None when nothing is.
-        refusal: what kind of error the call ends in; None when a kernel runs.
+        why: the origin of its key set.
+        start: the key set before keys are left out.
+        left_out: the keys that are left out, highest priority first.
+        keys: the final key set.
+        key: the highest key of the final set.
+        kernel: the kernel at this key; None without a kernel.
+        refusal: the kind of error that the call raises; None if a kernel runs.
     """
 
     kind: str
@@ -122,17 +122,17 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class CallExplanation:
-    """A call, from its arguments to the kernel that redispatches no further.
+    """A call, from its arguments to the kernel that does not redispatch.
 
     Args:
         operator: its name.
         schema: its schema.
-        arguments: those that decide the dispatch.
-        of_arguments: all their keys.
-        thread: what the thread adds and takes away.
+        arguments: the arguments that decide the dispatch.
+        of_arguments: all keys of the arguments.
+        thread: the keys that the thread includes and excludes.
         hops: the call, and each redispatch that follows from it.
         end: why there is no further hop.
-        known: whether it is known what the last kernel does; when it is not, it may redispatch.
+        known: whether the action of the last kernel is known; if not, it may redispatch.
     """
 
     operator: str

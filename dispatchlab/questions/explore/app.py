@@ -1,4 +1,4 @@
-"""The application: its panes, its keys, and what they do to the session."""
+"""The application: its panes, its keys, and their actions on the session."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class ExplorerApp(App[None]):
     """An interactive session in a terminal.
 
     Args:
-        subject: what it is about.
-        semantics: those that were asked for, for the check of every order.
+        subject: the subject of the session.
+        semantics: the semantics for the check of every order, if the user named some.
     """
 
     CSS_PATH = "explorer.tcss"
@@ -112,7 +112,7 @@ class ExplorerApp(App[None]):
         self.ended_by: signal.Signals | None = None
 
     def _handle_exception(self, error: Exception) -> None:
-        """End with an unexpected error, for the command to report; textual would exit with 1, a verdict."""
+        """End with an unexpected error, which the command reports; textual would exit with 1, the code of a verdict."""
         if self.is_headless:  # a test
             super()._handle_exception(error)
             return
@@ -120,7 +120,7 @@ class ExplorerApp(App[None]):
         self.exit(return_code=_UNEXPECTED)
 
     def _end_on_signals(self) -> None:
-        """End between two callbacks: an interrupt inside one would leave its traceback behind."""
+        """End between two callbacks, because an interrupt inside of a callback would print a traceback."""
 
         def end(by: signal.Signals) -> None:
             self.ended_by = by
@@ -147,7 +147,7 @@ class ExplorerApp(App[None]):
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Draw the subject; where it is small, check every order."""
+        """Draw the subject, and check every order if it is small."""
         if not self.is_headless:
             self._end_on_signals()
         self._title_side()
@@ -207,11 +207,11 @@ class ExplorerApp(App[None]):
         self._do(lambda: self.session.toggle(index))
 
     def action_undo(self) -> None:
-        """Take the last action back."""
+        """Undo the last action."""
         self._do(self.session.undo)
 
     def action_redo(self) -> None:
-        """Take the last undo back."""
+        """Redo the last undone action."""
         self._do(self.session.redo)
 
     def action_next_operator(self) -> None:
@@ -229,11 +229,11 @@ class ExplorerApp(App[None]):
         self.theme = "textual-dark" if self.theme == "textual-light" else "textual-light"
 
     def action_leave(self) -> None:
-        """Go back to the registrations."""
+        """Focus the registrations."""
         self.query_one("#registrations").focus()
 
     def action_show(self, name: PaneName) -> None:
-        """Show a pane and go there."""
+        """Show a pane and focus it."""
         body = self.query_one("#body")
         where = "side" if name in _SIDE else "left" if name in ("registrations", "sequence") else "table"
         body.set_classes(f"pane-{where}")
@@ -248,7 +248,7 @@ class ExplorerApp(App[None]):
         self.push_screen(HelpScreen())
 
     def _do(self, action: Callable[[], None]) -> None:
-        """Change the session and draw it, or show a sentence when that is not possible."""
+        """Change the session and draw it, or show a sentence if the change is not possible."""
         try:
             length = len(self.session.sequence)
             action()
@@ -369,7 +369,7 @@ class ExplorerApp(App[None]):
             came_to("", outcome.report)
 
     def _check_came_to(self, state: str, report: Report | None = None, error: DispatchLabError | None = None) -> None:
-        """Draw how far the check is."""
+        """Draw the progress of the check."""
         self._check_state = state
         if error is not None:
             self._complain(error)

@@ -1,4 +1,4 @@
-"""The application for what a command line names: a scenario, an operator of a registry, or nothing."""
+"""Open the application for the subject of a command line: a scenario, an operator of a registry, or nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dispatchlab.scenario.load import load_scenario, parse_scenario
 
 
 class NoOperatorError(DispatchLabError):
-    """A registry was named without one of its operators."""
+    """A registry was named, but no operator."""
 
     source: str
 
@@ -44,16 +44,16 @@ def make_app(
     """Make the application.
 
     Args:
-        what: a scenario or an operator; None is the demo.
-        source: the registry that has the operator; the default registry when left out.
-        imports: modules to import first, for `live` alone.
-        after: the sequence to begin with; everything in the order of the file when left out.
-        semantics: those of the lab engine.
+        what: a scenario or an operator; None for the demo.
+        source: the registry with the operator; default: the default registry.
+        imports: modules to import first, only for `live`.
+        after: the first sequence; default: all registrations in the order of the file.
+        semantics: the semantics of the lab engine.
         allow_import: import the functions that a scenario names.
-        report: is called with what a reader should know before the application opens.
+        report: a function that gets sentences for the reader before the application opens.
 
     Raises:
-        DispatchLabError: what is named cannot be used.
+        DispatchLabError: the subject cannot be used.
     """
     if what is None and source is not None:
         raise NoOperatorError(source)

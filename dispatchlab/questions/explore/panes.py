@@ -1,6 +1,6 @@
-"""The widgets of the application: lists whose lines are pressed and moved, and what stands beside them.
+"""The widgets of the application: lists with lines to press and move, and the panes beside them.
 
-A pane draws what it is handed and posts a message when its user wants something; it never changes a session.
+A pane draws its arguments, and posts a message for each action of its user; it never changes a session.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from dispatchlab.questions.explore.texts import hanging, without_colors
 
 
 def drawn(widget: Widget, text: Text) -> Text:
-    """Return a text as a widget draws it: NO_COLOR asks for none."""
+    """Return a text in the form that a widget draws, without colours if NO_COLOR is set."""
     return without_colors(text) if widget.app.no_color else text
 
 
 class Lines(OptionList):
-    """A list of lines with one highlighted, which stays when the others change."""
+    """A list of lines with one highlighted line, which stays highlighted when other lines change."""
 
     def __init__(self, *, id: str, title: str) -> None:
         super().__init__(id=id, markup=False, compact=True)
@@ -36,7 +36,7 @@ class Lines(OptionList):
         self._drawn: list[Text] = []
 
     def show_lines(self, lines: Sequence[Text]) -> None:
-        """Draw these lines; leave unchanged ones alone."""
+        """Draw these lines, without drawing unchanged lines again."""
         lines = [drawn(self, line) for line in lines]
         if len(lines) != len(self._drawn):
             kept = self.highlighted
@@ -55,13 +55,13 @@ class Lines(OptionList):
 
 
 class RegistrationList(Lines):
-    """The registrations: a press registers one or releases it."""
+    """The registrations: a press on a line registers or releases it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "select", "Register", show=False)]
 
 
 class SequenceList(Lines):
-    """The steps so far, to move, to take out, and to go back to."""
+    """The steps so far; the user can move and remove steps, and go back to a step."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("shift+up,K", "move(-1)", "Move up", show=False),
@@ -71,14 +71,14 @@ class SequenceList(Lines):
 
     @dataclass
     class Moved(Message):
-        """A step was moved to another place."""
+        """A step was moved to another position."""
 
         at: int
         to: int
 
     @dataclass
     class Removed(Message):
-        """A step was taken out."""
+        """A step was removed."""
 
         at: int
 
@@ -89,7 +89,7 @@ class SequenceList(Lines):
             self.post_message(self.Moved(at, at + by))
 
     def action_remove(self) -> None:
-        """Take the highlighted step out."""
+        """Remove the highlighted step."""
         if self.highlighted is not None:
             self.post_message(self.Removed(self.highlighted))
 
@@ -113,21 +113,21 @@ class TextPane(VerticalScroll, can_focus=True):
 
 
 class AroundPane(Vertical):
-    """The position of the sequence in the state graph, and neighbours to go to."""
+    """The position of the sequence in the state graph, and the neighbouring states."""
 
     def compose(self) -> ComposeResult:
-        """Return the place and the neighbours."""
+        """Return the position and the neighbours."""
         yield Static(id="around-head", markup=False)
         yield Lines(id="neighbours", title="")
 
     def show_around(self, head: Text, neighbours: Sequence[Text]) -> None:
-        """Draw the place and the neighbours."""
+        """Draw the position and the neighbours."""
         self.query_one("#around-head", Static).update(drawn(self, head))
         self.query_one("#neighbours", Lines).show_lines(neighbours)
 
 
 class ExplainPane(Vertical):
-    """A typed call, and how it finds its kernel."""
+    """A typed call, and its explanation."""
 
     @dataclass
     class Typed(Message):
@@ -182,16 +182,16 @@ class CheckPane(Vertical):
         """Draw the verdict and the counterexample.
 
         Args:
-            text: what is known.
-            has_sequence: there is a counterexample to take over.
-            running: the check runs, so the button stops it.
+            text: the text so far.
+            has_sequence: whether there is a counterexample to load.
+            running: whether the check is running, so that the button stops it.
         """
         self.query_one(TextPane).show_text(text)
         self.query_one("#check-check", Button).label = "stop" if running else "check"
         self.query_one("#check-load", Button).display = has_sequence
 
     def action_ask(self, what: str) -> None:
-        """Ask for the input of a button."""
+        """Post the message of a pressed button."""
         self.post_message(self.Asked(what))
 
     @on(Button.Pressed)

@@ -1,4 +1,4 @@
-"""The help, which is shown on top of the application."""
+"""The help screen over the application."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""An interactive session: a history of steps on an engine, what is seen after each, and which steps are possible next.
+"""An interactive session: a history of steps on an engine, the observation after each, and possible next steps.
 
-Nothing here draws anything. A session is driven by `toggle`, `undo`, `move` and the like; each either succeeds as a
-whole or raises and changes nothing. What is seen is a function of the sequence alone, see `Moment`.
+This module draws nothing. Methods such as `toggle`, `undo` and `move` change a session; each either succeeds,
+or raises and changes nothing. The observation depends only on the sequence, see `Moment`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SessionError(DispatchLabError):
     """An action is not possible here; the session is unchanged.
 
     Args:
-        reason: why, a sentence.
+        reason: the reason, as a sentence.
     """
 
     reason: str
@@ -59,7 +59,7 @@ class Seen:
     Args:
         snapshot: its dump and its table.
         violations: the invariants that do not hold.
-        make_view: makes it with the reasons behind its table, which few of those that look at it want.
+        make_view: makes the view with the reasons behind its table, which few callers need.
     """
 
     snapshot: Snapshot
@@ -79,9 +79,9 @@ class Moment:
     Args:
         sequence: the steps.
         active: the registrations in force afterwards.
-        refusals: for each step why it was refused, or None.
-        seen: what is seen of an operator.
-        ended: the last release failed, so nothing can follow.
+        refusals: for each step, why it was refused, or None.
+        seen: a function that returns the observation of an operator.
+        ended: whether the last release failed, so that no step can follow.
         state: the whole state.
     """
 
@@ -96,7 +96,7 @@ class Moment:
         return f"<Moment after {format_sequence(self.sequence)}>"
 
     def shows_same(self, other: Moment, operators: Sequence[OperatorName]) -> bool:
-        """Return whether some operators look the same, as far as the explorer compares."""
+        """Return whether some operators are equal for the comparison of the explorer."""
         return self.state == other.state or all(  # equal states need no look
             self.seen(name) == other.seen(name) for name in operators
         )
@@ -109,13 +109,13 @@ class Moment:
 
 
 class LabRunner:
-    """The lab engine; its states are values, so nothing is run twice.
+    """The lab engine; its states are values, so no step is run twice.
 
     Args:
-        registrations: what the numbers of a sequence mean.
-        operators: what is observed.
-        semantics: which dispatcher.
-        ground: what is registered beneath them, for good.
+        registrations: the registrations that sequences number.
+        operators: the observed operators.
+        semantics: the semantics of the dispatcher.
+        ground: the registrations that are always in force.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class LabRunner:
         """Return the result of a sequence.
 
         Raises:
-            SequenceError: a step releases what is not registered, registers what is, or follows a failed release.
+            SequenceError: a step releases an inactive registration, repeats one, or follows a failed release.
         """
         with self._lock:
             for length in range(_NEAR, len(sequence), _NEAR):  # what is remembered is never far behind
@@ -170,13 +170,13 @@ class LabRunner:
         return self._moment(sequence, active, (*before.refusals, refusal), state, ended=ended)
 
     def states_of_sets(self, order: Chains = ()) -> Mapping[frozenset[int], tuple[StepSequence, ...]] | None:
-        """Return for each set of registrations a shortest sequence to each state that looks different.
+        """Return, for each active set, a shortest sequence to each of its different states.
 
         Args:
             order: chains of registrations that are registered in this order only.
 
         Returns:
-            None when there are too many states.
+            None if there are too many states.
         """
         if self._count > MOST_WALKED:
             return None
@@ -229,8 +229,8 @@ class RowChange:
 
     Args:
         key: the runtime key.
-        before: the row in the first, without its key; None when it is not there.
-        after: the row in the second.
+        before: the row in the first snapshot, without its key; None if it is missing.
+        after: the row in the second snapshot.
     """
 
     key: str
@@ -239,7 +239,7 @@ class RowChange:
 
 
 def changed_rows(before: Snapshot, after: Snapshot) -> tuple[RowChange, ...]:
-    """Return the rows that differ, in the order of a table: the kernels that calls use, if the engine can read them."""
+    """Return the rows that differ, in the order of the table; if possible, compare the kernels that calls use."""
     ours, theirs = (_rows(one) for one in (before, after))
     keys = sorted(ours.keys() | theirs.keys(), key=SLOT_OF_KEY.__getitem__)
     pairs = ((key, ours.get(key), theirs.get(key)) for key in keys)
@@ -256,24 +256,24 @@ def _rows(snapshot: Snapshot) -> dict[DispatchKey, str]:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A sequence, with earlier ones and undone ones."""
+    """A sequence, with earlier sequences and undone sequences."""
 
     present: StepSequence = ()
     past: tuple[StepSequence, ...] = ()
     future: tuple[StepSequence, ...] = ()
 
     def changed_to(self, sequence: StepSequence) -> History:
-        """Return the history with a new sequence; undone ones are forgotten."""
+        """Return the history with a new sequence, without undone sequences."""
         return self if sequence == self.present else History(sequence, (*self.past, self.present))
 
     def undone(self) -> History:
-        """Return the history with the sequence before; the same history when there is none."""
+        """Return the history with the previous sequence; the same history if there is none."""
         if not self.past:
             return self
         return History(self.past[-1], self.past[:-1], (self.present, *self.future))
 
     def redone(self) -> History:
-        """Return the history with the last undone sequence; the same history when there is none."""
+        """Return the history with the last undone sequence; the same history if there is none."""
         if not self.future:
             return self
         return History(self.future[0], (*self.past, self.present), self.future[1:])
@@ -285,8 +285,8 @@ class Neighbour:
 
     Args:
         step: the step.
-        refusal: why it is refused; None when it is accepted.
-        changed: how many rows of the shown operator it changes.
+        refusal: why it is refused; None if it is accepted.
+        changed: the number of rows of the shown operator that it changes.
     """
 
     step: Step
@@ -302,8 +302,8 @@ class Around:
         sequence: the sequence.
         active: the registrations in force.
         neighbours: a step for each registration, by number.
-        states: how many states that look different the set of these registrations has; None where that is not known.
-        others: a shortest sequence to each of the other states of the set.
+        states: the number of different states of this active set; None if unknown.
+        others: a shortest sequence to each other state of the active set.
     """
 
     sequence: StepSequence
@@ -314,24 +314,24 @@ class Around:
 
 
 class StoppedError(Exception):
-    """The result is not wanted any more."""
+    """The caller does not need the result any more."""
 
 
 class InteractiveSession:
-    """A sequence on an engine that is changed step by step.
+    """A sequence on an engine that the user changes step by step.
 
     Args:
         runner: the registrations on their engine.
-        count: how many registrations there are.
-        operators: what is observed.
-        order: chains of registrations that are meant to be registered in this order only.
-        start: the sequence to begin with.
+        count: the number of registrations.
+        operators: the observed operators.
+        order: chains of registrations that should be registered in this order only.
+        start: the first sequence.
 
     Attributes:
-        history: the sequence, and what undo and redo lead to.
-        moment: what is seen now.
-        before: what was seen before the last action.
-        action: the last action, as a reader knows it: `+2`, `undo`; empty at the start.
+        history: the sequence, and the sequences that undo and redo restore.
+        moment: the present observation.
+        before: the observation before the last action.
+        action: the last action in words, such as `+2` or `undo`; empty at the start.
     """
 
     def __init__(
@@ -365,7 +365,7 @@ class InteractiveSession:
         return ~index if index in self.moment.active else index
 
     def toggle(self, index: int) -> None:
-        """Register a registration that is not in force, release one that is.
+        """Register an inactive registration, or release an active one.
 
         Raises:
             SessionError: there is no such registration, or a failed release ended the sequence.
@@ -379,27 +379,27 @@ class InteractiveSession:
         """Go back to the sequence before.
 
         Raises:
-            SessionError: there is none.
+            SessionError: there is no such sequence.
         """
         if not self.history.past:
             raise SessionError("nothing to undo")
         self._go(self.history.undone(), "undo")
 
     def redo(self) -> None:
-        """Take back the last undo.
+        """Redo the last undone action.
 
         Raises:
-            SessionError: there is none.
+            SessionError: there is no such sequence.
         """
         if not self.history.future:
             raise SessionError("nothing to redo")
         self._go(self.history.redone(), "redo")
 
     def move(self, at: int, to: int) -> None:
-        """Move a step to another place of the sequence.
+        """Move a step to another position of the sequence.
 
         Raises:
-            SessionError: the sequence would not be one, such as a release before its registration.
+            SessionError: the result is not a valid sequence, for example because of a release before its registration.
         """
         steps = list(self.sequence)
         if not (0 <= at < len(steps) and 0 <= to < len(steps)):
@@ -409,10 +409,10 @@ class InteractiveSession:
         self._change(tuple(steps), f"moved {format_sequence((step,))}")
 
     def remove(self, at: int) -> None:
-        """Take a step out of the sequence, a registration together with its release.
+        """Remove a step from the sequence, a registration together with its release.
 
         Raises:
-            SessionError: there is no such step, or the rest is no sequence.
+            SessionError: there is no such step, or the rest is not a valid sequence.
         """
         if not 0 <= at < len(self.sequence):
             raise SessionError("there is no such step in the sequence")
@@ -427,14 +427,14 @@ class InteractiveSession:
         self._change(self.sequence[:length], f"back to step {length}" if length else "back to the start")
 
     def load(self, sequence: StepSequence, name: str) -> None:
-        """Go on from another sequence.
+        """Continue from another sequence.
 
         Args:
             sequence: the steps.
-            name: what a reader knows it as.
+            name: its name for the reader.
 
         Raises:
-            SessionError: it is no sequence of these registrations.
+            SessionError: it is not a sequence of these registrations.
         """
         self._change(sequence, name)
 
@@ -443,11 +443,11 @@ class InteractiveSession:
 
         Args:
             operator: the operator whose rows are counted.
-            indices: the registrations whose steps are taken.
-            cancelled: is asked now and then whether to stop.
+            indices: the registrations whose steps are tried.
+            cancelled: a function that returns whether to stop.
 
         Raises:
-            StoppedError: `cancelled` said so.
+            StoppedError: `cancelled` returned True.
         """
         here = self.moment
         active = tuple(sorted(here.active))
@@ -466,7 +466,7 @@ class InteractiveSession:
         return Around(here.sequence, active, tuple(neighbours), states, others)
 
     def _states_here(self, here: Moment) -> tuple[int | None, tuple[StepSequence, ...]]:
-        """Return the number of states of the active set, and the way to each but this one."""
+        """Return the number of states of the active set, and a sequence to each other state."""
         if not self._walked:
             self._sets = self._runner.states_of_sets(self._order)
             self._walked = True

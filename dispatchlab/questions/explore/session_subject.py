@@ -1,6 +1,6 @@
-"""What an interactive session is about: the registrations of a scenario, or those of one operator of a registry.
+"""The subject of an interactive session: the registrations of a scenario, or of one operator of a registry.
 
-A `Subject` has everything that a session needs but the engine; `runner_for` makes that.
+A `Subject` has everything that a session needs, except the engine; `runner_for` makes the engine.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class Subject:
 
     Args:
         title: the scenario file or the operator.
-        origin: where it comes from, for a reader; empty for a scenario.
-        scenario: its registrations, and what is observed.
-        registrations: the same registrations with marks in debug texts that could be taken for one another.
-        semantics: those of the lab engine.
-        ground: what is registered beneath, for good.
-        start: the sequence to begin with.
-        notes: what else a reader should know, a sentence each.
-        build: the version of the PyTorch that was recorded; empty for a scenario that stands alone.
-        imports: the packages that it had imported.
+        origin: its origin, for a reader; empty for a scenario.
+        scenario: its registrations, and the observed operators.
+        registrations: the same registrations; equal debug texts have marks.
+        semantics: the semantics of the lab engine.
+        ground: the registrations that are always in force.
+        start: the first sequence.
+        notes: further sentences for the reader.
+        build: the version of the recorded PyTorch; empty for a scenario without a registry.
+        imports: the packages that were imported into it.
     """
 
     title: str
@@ -71,10 +71,10 @@ def subject_of_scenario(scenario: Scenario, *, semantics: str | None = None) -> 
 
     Args:
         scenario: the scenario.
-        semantics: those of the lab engine; those that the scenario names when left out.
+        semantics: the semantics of the lab engine; default: those that the scenario names.
 
     Raises:
-        SessionError: it has nothing that could be registered or observed.
+        SessionError: it has no registrations or no operators.
         DispatchLabError: the semantics or the registry that it names cannot be used.
     """
     title = scenario.file or scenario.claim.rstrip(".")
@@ -97,9 +97,9 @@ def subject_of_operator(recorded: Recorded, asked: str, *, source: str, semantic
 
     Args:
         recorded: the registry.
-        asked: the operator.
-        source: what the registry is called.
-        semantics: those of the lab engine; the model of the PyTorch that was recorded when left out.
+        asked: the name of the operator.
+        source: the name of the registry.
+        semantics: the semantics of the lab engine; default: the model of the recorded PyTorch.
 
     Raises:
         DispatchLabError: there is no such operator, or its record cannot be read.

@@ -1,6 +1,6 @@
-"""What the panes show, as pure functions of moments: nothing in here is a widget.
+"""The texts of the panes, as pure functions of moments, without widgets.
 
-Texts of a user go through `plain`, which spells out control characters; a `Text` has no markup to obey.
+Texts of a user go through `plain`, which spells out control characters; a `Text` interprets no markup.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SHOWN = 6
 
 
 def without_colors(text: Text) -> Text:
-    """Return the text in bold and dim alone, as grey that stood for colours could not be read."""
+    """Return the text with only bold and dim, because grey in place of colours would be unreadable."""
     spans = [span._replace(style=_style(span.style).without_color) for span in text.spans]
     return Text(text.plain, style=_style(text.style).without_color, spans=spans)
 
@@ -51,7 +51,7 @@ def _style(style: str | Style) -> Style:
 
 
 def hanging(text: Text) -> Group:
-    """Return a text whose long lines continue below their own beginning."""
+    """Return a text whose long lines continue with the same indentation."""
     lines: list[RenderableType] = []
     for line in text.split("\n", allow_blank=True):
         indent = len(line.plain) - len(line.plain.lstrip(" "))
@@ -74,7 +74,7 @@ def registration_label(registration: Registration, *, one_operator: bool) -> str
 
     Args:
         registration: the registration.
-        one_operator: all registrations are about the same operator, so its name is left out.
+        one_operator: whether all registrations are of the same operator, so that its name is left out.
     """
     match registration:
         case Def():
@@ -96,7 +96,7 @@ def registration_label(registration: Registration, *, one_operator: bool) -> str
 
 
 def registration_texts(subject: Subject, moment: Moment, changed: Collection[int] = ()) -> list[Text]:
-    """Return a line for each registration: whether it is in force, its number and its text."""
+    """Return a line for each registration: whether it is active, its number and its text."""
     one_operator = len(subject.operators) == 1
     last_refused = {step for step, _ in moment.refused if step >= 0} - moment.active
     width = len(str(len(subject.registrations) - 1))
@@ -168,7 +168,7 @@ def _entry(text: str | None) -> str:
 
 
 def _grouped(changes: Sequence[RowChange]) -> list[tuple[str, str, list[str]]]:
-    """Changes that read alike, with their keys."""
+    """Changes with the same text, with their keys."""
     groups: dict[tuple[str, str], list[str]] = {}
     for change in changes:
         groups.setdefault((_entry(change.before), _entry(change.after)), []).append(change.key)
@@ -233,7 +233,7 @@ def _marked_keys(keys: Sequence[str], changed: Collection[str]) -> Text:
 def explanation_lines(found: CallExplanation, subject: Subject) -> Text:
     """Return the kernel of each hop, then the explanation as `explain --format text` prints it, with short paths.
 
-    Where the registry has no kernels for the backend of the call, that comes first: what it shows is no answer then.
+    If the registry has no kernels for the backend of the call, a sentence about this comes first.
     """
     text = Text()
     source = subject.origin or subject.title

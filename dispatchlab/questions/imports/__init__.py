@@ -1,1 +1,1 @@
-"""Whether import order matters: packages imported in some orders, each in a fresh process, and what differs."""
+"""Whether the order of imports matters: import packages in several orders, each in a new process, and compare."""

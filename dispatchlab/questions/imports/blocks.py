@@ -25,7 +25,7 @@ def _(value: ImportComparison) -> dict[str, object]:
 
 
 def _lines(found: ImportComparison) -> Iterator[Block]:
-    """Return the differences with their lines and diffs, and what was compared."""
+    """Return the differences with their lines and diffs, and a list of what was compared."""
     yield Line(f"{', '.join(found.packages)}: {found.text}")
     for number, one in enumerate(found.differences[:_MOST]):
         yield from [Line(one.cause, label="cause: ", indent=2)] * bool(number)

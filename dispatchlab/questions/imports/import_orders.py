@@ -1,4 +1,4 @@
-"""Import orders: import packages in some orders, each in a fresh process, and compare what each leaves behind."""
+"""Import orders: import packages in several orders, each in a new process, and compare the states."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Difference:
     """A difference after two orders.
 
     Args:
-        what: what it is about, such as `registrations of my::op` or `variable my_package.TABLE`.
-        cause: what meets there, with its source locations, and what decides.
-        fix: the smallest change that removes it.
+        what: its subject, such as `registrations of my::op` or `variable my_package.TABLE`.
+        cause: the two registrations or writes with their source locations, and which one wins.
+        fix: the smallest change that removes the difference.
         expected: one order.
         actual: the other order.
-        diff: a unified diff of what is there.
-        sites: the lines that make it, `file:line` each, where they are known.
+        diff: a unified diff of the two states.
+        sites: the lines that cause it, each as `file:line`, if they are known.
     """
 
     what: str
@@ -64,14 +64,14 @@ class ImportComparison:
     """The effect of import orders.
 
     Args:
-        packages: the packages, as they were named.
-        modules: what was imported in other orders: the packages, and those of their modules that have an order.
-        orders: the orders that ran; the others are compared with the first of them. None where there is one alone.
-        of: how many orders there are.
-        differences: what differs.
-        unstable: what was not compared, since it is not the same in two runs of one order.
-        registering: how many of their modules register something.
-        fixed: what another order would change that the packages' own imports rule out, a sentence each.
+        packages: the packages, as the user named them.
+        modules: the modules whose order was changed: the packages, and some of their modules.
+        orders: the orders that ran; all others are compared with the first order. None if there is only one order.
+        of: the number of possible orders.
+        differences: the differences.
+        unstable: what was not compared, because it differs between two runs of one order.
+        registering: the number of modules that register.
+        fixed: sentences about changes by another order that the packages' own imports exclude.
     """
 
     packages: tuple[str, ...]
@@ -85,7 +85,7 @@ class ImportComparison:
 
     @property
     def around(self) -> str:
-        """The package around all modules, where there is one order."""
+        """The package around all modules, if there is only one order."""
         return self.packages[0].partition(".")[0]
 
     @property
@@ -105,7 +105,7 @@ class ImportComparison:
 
     @property
     def exit_code(self) -> int:
-        """5 when an import ended its process in some order, 1 when there is a difference, else 0."""
+        """5 if an import ended its process in some order, 1 if there is a difference, else 0."""
         return 5 if any(one.what == PROCESS for one in self.differences) else 1 if self.differences else 0
 
 
@@ -117,17 +117,17 @@ def compare_import_orders(
     first: Sequence[str] = (),
     started: Callable[[str], None] = lambda _: None,
 ) -> ImportComparison:
-    """Import packages in every order, or in some of many, and compare. See Note [What is compared].
+    """Import packages in every order, or in some orders if there are many, and compare. See Note [What is compared].
 
     Args:
         packages: the modules to import.
-        registering: those of their modules that register something; found out when left out.
-        along: modules that have no order of their own, since a package imports them by itself.
-        first: the packages around all of them, which every order imports first; they are imported once for all orders.
-        started: called with what begins.
+        registering: the modules that register; default: find them.
+        along: modules without an own order, because a package imports them.
+        first: the packages around all modules; they are imported first, once for all orders.
+        started: a function that gets the number of orders and modules.
 
     Raises:
-        ImportFailedError: a package can be imported in no order.
+        ImportFailedError: the import of a package fails in every order.
         ImportTimeoutError: a package takes too long.
         TorchMissingError: there is no PyTorch.
     """
@@ -163,7 +163,7 @@ def compare_import_orders(
 
 
 def _fixed_orders(package: str, found: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the effects of the order in which a package imports its own modules."""
+    """Return sentences about the order in which a package imports its own modules."""
     texts = []
     for what, dump in found.items():
         sites: dict[str, list[str]] = {}
@@ -182,7 +182,7 @@ def one_order_text(package: str) -> str:
 
 
 def fixed_text(sites: Collection[str], key: str, operator: str, package: str) -> str:
-    """Say that a package's own imports decide which of some kernels wins."""
+    """Return a sentence: a package's own imports decide which kernel wins."""
     them = f"{' and '.join(sorted(sites))} both set the {key} kernel of {operator}"
     return f"{them}; the imports of {package} fix their order, and an import sorter would change which wins"
 
@@ -190,14 +190,14 @@ def fixed_text(sites: Collection[str], key: str, operator: str, package: str) ->
 def modules_with_orders(
     packages: Sequence[str], registering: Collection[str], along: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Return the packages, and their registering modules that are below no package that was named, nor come along."""
+    """Return the packages, and the other registering modules, without modules that a package imports."""
     tops = {package.partition(".")[0] for package in packages}
     others = (name for name in sorted(registering) if name.partition(".")[0] in tops and name not in along)
     return (*packages, *(one for one in others if not any(f"{one}.".startswith(f"{each}.") for each in packages)))
 
 
 def orders_of(modules: Sequence[str], most: int) -> tuple[Order, ...]:
-    """Return every order of some modules; of more than `most` the given one, the reverse, and random ones."""
+    """Return every order of some modules; for more than `most`, the given order, its reverse, and random orders."""
     if factorial(len(modules)) <= most:
         return tuple(permutations(modules))
     chosen = {tuple(modules): None, tuple(reversed(modules)): None}
@@ -214,7 +214,7 @@ def _comparison(
     runs: Sequence[OrderRun],
     again: OrderRun | None,
 ) -> ImportComparison:
-    """Compare the results of orders with those of the first, and these with `again`, where it ran again."""
+    """Compare the results of orders with those of the first order, and these with `again`, a second run of it."""
     unstable = set() if again is None else _unlike(runs[0], again)
     differences: dict[str, Difference] = {}
     for run in runs[1:]:
@@ -249,7 +249,7 @@ def _unlike(one: OrderRun, other: OrderRun) -> set[str]:
 
 
 def _outermost(found: Collection[str]) -> set[str]:
-    """Return the differences without those that another one implies.
+    """Return the differences, without those that follow from another difference.
 
     The kernels of an operator decide its table and its slots, and a module that is not imported has no variables.
     """
@@ -295,7 +295,7 @@ _ALWAYS = "register it in every order, and do not ask what was imported before"
 
 
 def _stale(operator: str, kernels: Sequence[tuple[str, str]], sides: Sequence[Sequence[str]]) -> tuple[str, str]:
-    """Return the cause and the fix where slots differ, and the registrations do not."""
+    """Return the cause and the fix if slots differ, but registrations do not."""
     heads = (line.partition(": ")[0] for side in sides for line in side)
     keys = list(dict.fromkeys(head for head in heads if "::" not in head))  # the others are about the operator
     key = keys[0] if keys else "every key"
@@ -306,7 +306,7 @@ def _stale(operator: str, kernels: Sequence[tuple[str, str]], sides: Sequence[Se
 
 
 def _registered(what: str, names: Sequence[str], sides: Sequence[Sequence[str]]) -> tuple[str, str]:
-    """Return the cause and the fix where two registrations set the same entry, or one is missing in some order."""
+    """Return the cause and the fix if two registrations set the same entry, or one is missing in some order."""
     rows, thing = [{"": "\n".join(side)} for side in sides], what
     if what.startswith("registrations of "):
         operator = what.removeprefix("registrations of ")
@@ -334,13 +334,13 @@ def _kernels(dump: str) -> list[tuple[str, str]]:
 
 
 def _sites(line: str) -> Iterator[tuple[str, int]]:
-    """Return the lines of source that a line of a dump, a table or a registry names."""
+    """Return the source lines that a line of a dump, a table or a registry names."""
     for part in line.split("registered at ")[1:]:
         yield from sites_in(part.partition(" [")[0].partition(" :: ")[0].strip())
 
 
 def _lines_of_variable(name: str, files: Mapping[str, str]) -> list[str]:
-    """Return the first line of a module that sets a variable, `file:line`; none where it cannot be found."""
+    """Return the first line of a module that sets a variable, as `file:line`; empty if it cannot be found."""
     module, _, variable = name.rpartition(".")
     file = Path(files.get(module, ""))
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.suffix == ".py" else []

@@ -1,5 +1,5 @@
-"""Rules about a backend that a package brings: DL018 and DL019 for what it lacks, DL020 and DL021 for its autograd
-kernels, DL022 and DL024 for kernels of another device, DL023 for what functionalization cannot see.
+"""Rules about a backend of a package: DL018 and DL019 for missing kernels, DL020 and DL021 for its autograd kernels,
+DL022 and DL024 for kernels of another device, DL023 for writes and aliases hidden from functionalization.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FACTORIES = "aten::empty.memory_format", "aten::empty_strided"
 
 
 def _brought(subject: Subject, packages: Packages) -> dict[DispatchKey, str]:
-    """Return the debug text of a registration of each backend. See Note [Backends that a package brings]."""
+    """Return the debug text of one registration for each backend. See Note [Backends that a package brings]."""
     recorded = subject.recorded
     found: dict[DispatchKey, str] = {}
     for operator in recorded.over if isinstance(recorded, Overlay) else recorded:
@@ -52,7 +52,7 @@ def _lacks(subject: Subject, name: str, key: DispatchKey) -> bool:
 
 
 def _with_tensors(subject: Subject, packages: Packages) -> dict[DispatchKey, str]:
-    """Return the new backends that have tensors; the others are incomplete, or a slip."""
+    """Return the new backends that have tensors; other backends are incomplete or misspelt."""
     return {key: debug for key, debug in _brought(subject, packages).items() if not _lacks(subject, _FACTORIES[0], key)}
 
 
@@ -113,7 +113,7 @@ def _behind_fallback(subject: Subject, _: Iterable[RecordedOperator]) -> Iterato
 
 
 def _autograd_kernels(operator: RecordedOperator, packages: Packages) -> Iterator[tuple[RecordedKernel, DispatchKey]]:
-    """Return the autograd kernels that packages give an operator for a backend of their own, with the backend."""
+    """Return the autograd kernels of an operator that packages register for their own backend, with the backend."""
     for kernel in operator.kernels:
         backends = keys_of(BACKENDS_OF_AUTOGRAD.get(kernel.key, 0))
         if len(backends) != 1 or backends[0] not in _BROUGHT or not kernel.active or kernel.is_fallthrough:

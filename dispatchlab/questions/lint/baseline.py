@@ -1,4 +1,4 @@
-"""Baselines: the findings that a project has accepted for now, in a file that a review can read."""
+"""Baselines: files with the findings that a project accepts for now."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BaselineError(DispatchLabError):
 
     Args:
         path: the file.
-        reason: a clause that says what was found and what to do.
+        reason: a clause about the content and what to do.
     """
 
     path: str
@@ -33,7 +33,7 @@ def load_baseline(path: str) -> frozenset[Identity]:
     """Return the identities of the findings that a file accepts.
 
     Raises:
-        BaselineError: it cannot be read, or is none.
+        BaselineError: it cannot be read, or is not a baseline.
         OtherFileError: it is another file of dispatchlab.
     """
     content = content_of(path)
@@ -69,6 +69,6 @@ def _identity(row: object) -> Identity:
 
 
 def baseline_text(identities: Iterable[Identity]) -> str:
-    """Return the file that accepts these findings: one a line, sorted, the same for equal findings."""
+    """Return the text of a baseline for these findings: one line for each finding, sorted."""
     inside = ",".join(f"\n  {json_document(asdict(identity))}" for identity in sorted(identities))
     return f'{{"version": {VERSION}, "findings": [{inside}\n]}}\n'

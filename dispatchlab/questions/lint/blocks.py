@@ -46,8 +46,8 @@ def finding_part(title: str, groups: Sequence[FindingGroup], name: Callable[[str
 
     Args:
         title: the title of the part.
-        groups: findings of one cause each.
-        name: what a kind of findings is called, by its code.
+        groups: groups of findings with one cause.
+        name: returns the name of a kind of findings for its code.
     """
     shared = Counter(site for group in groups for finding in group.findings for site in set(_sites(finding)))
     checkout = checkout_of(".")
@@ -86,14 +86,14 @@ def _others(group: FindingGroup, shared: Mapping[tuple[str, int], int]) -> b.Cel
 
 
 def _site(finding: Finding, shared: Mapping[tuple[str, int], int]) -> str:
-    """Return the line to look at: the first caller that no other finding has."""
+    """Return the line to show: the first caller that no other finding has."""
     sites = _sites(finding)
     site = next((site for site in sites if shared[site] == 1), next(iter(sites), None))
     return "" if site is None else f" ({site[0]}:{site[1]})"
 
 
 def _sites(finding: Finding) -> tuple[tuple[str, int], ...]:
-    """Return the lines of the first registration that takes part and has any, its callers first."""
+    """Return the lines of the first registration in the finding that has lines, its callers first."""
     return next((sites for debug in finding.owners if (sites := tuple(sites_in(debug)))), ())
 
 

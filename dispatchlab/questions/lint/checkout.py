@@ -1,4 +1,4 @@
-"""The files of a checkout, found by the paths of debug texts: those start at a package, or at a folder of a build."""
+"""Find files of a checkout by the paths in debug texts, which start at a package or at a build folder."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _MOST_FILES = 200_000
 
 
 class Checkout:
-    """A folder under version control, or one treated like that.
+    """A folder under version control, or a folder that is used like one.
 
     Args:
-        root: the folder that paths are relative to.
+        root: the folder of relative paths.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root).resolve()
 
     def find(self, path: str) -> str | None:
-        """Return the path of a file from the root, with slashes; None when the checkout does not have it.
+        """Return the path of a file from the root, with slashes; None if the checkout does not have it.
 
         See Note [Paths that a forge resolves].
         """
@@ -50,13 +50,13 @@ class Checkout:
         return self._by_end(path)
 
     def file(self, path: str) -> Path | None:
-        """Return the file that a path means, in the checkout or in a folder that modules are imported from."""
+        """Return the file of a path, in the checkout or in a folder of modules."""
         found = self.find(path)
         files = [self.root / found] if found is not None else [Path(folder, path) for folder in sys.path]
         return next((file for file in files if file.is_file()), None)
 
     def shown(self, path: str) -> str:
-        """Return a path from this folder where the checkout has the file, so that it can be clicked; else the path."""
+        """Return a path relative to this folder, which can be clicked, if the checkout has the file; else the path."""
         file = self.file(path)
         is_own = file is not None and self.root in file.resolve().parents and "site-packages" not in file.parts
         return path if file is None or not is_own else os.path.relpath(file)
@@ -94,6 +94,6 @@ class Checkout:
 
 
 def checkout_of(folder: str | os.PathLike[str]) -> Checkout:
-    """Return the checkout that a folder is in: the nearest folder above with a `.git`, else the folder itself."""
+    """Return the checkout of a folder: the nearest folder above it with a `.git`, else the folder itself."""
     here = Path(folder).resolve()
     return Checkout(next((one for one in (here, *here.parents) if (one / ".git").exists()), here))

@@ -1,4 +1,4 @@
-"""Rules about a CompositeImplicitAutograd kernel beside others: DL003, DL004, DL005, DL008, DL015."""
+"""Rules about a CompositeImplicitAutograd kernel beside other kernels: DL003, DL004, DL005, DL008, DL015."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _not_suppressed(subject: Subject, operators: Iterable[RecordedOperator]) -> 
 
 
 def is_given_with_def(subject: Subject, operator: RecordedOperator) -> bool:
-    """Return whether its composite kernel has no key of its own, but others have: Note [Kernels given with a def]."""
+    """Return whether only its composite kernel was registered without a key. See Note [Kernels given with a def]."""
     composite = operator.active_at(COMPOSITE)
     if composite is None or operator.is_dangling:
         return False
@@ -135,7 +135,7 @@ def is_given_with_def(subject: Subject, operator: RecordedOperator) -> bool:
 
 
 def _contradiction(operator: RecordedOperator) -> DispatchKey | None:
-    """Return the key of a kernel that no composite operator needs."""
+    """Return the key of a kernel that a composite operator does not need."""
     keys = (*(DispatchKey[name] for name in BACKENDS), DispatchKey.Fake)
     return next((key for key in keys if operator.active_at(key) is not None), None)
 

@@ -1,4 +1,4 @@
-"""Rules about defs: DL001 and DL012 for kernels without one, DL007 for one that is gone, DL013 for its namespace, DL014
+"""Rules about defs: DL001 and DL012 for kernels without a def, DL007 for a released def, DL013 for its namespace, DL014
 for its schema.
 """
 
@@ -37,7 +37,7 @@ def _dangling(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterat
 def _without_def(
     subject: Subject, operators: Iterable[RecordedOperator]
 ) -> Iterator[tuple[RecordedOperator, tuple[str, ...]]]:
-    """Return the operators with kernels and no def, and the names of all with a def."""
+    """Return the operators with kernels but no def, and the names of all operators with a def."""
     names: tuple[str, ...] | None = None
     for operator in operators:
         if operator.is_dangling and operator.kernels:
@@ -68,7 +68,7 @@ def _related(one: str, other: str) -> bool:
 
 
 def _elsewhere(operator: RecordedOperator, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the operators of its name in similar namespaces, best first."""
+    """Return the operators with this name in similar namespaces, the best first."""
     return tuple(name for name in near_misses(operator, names) if not name.startswith(f"{operator.name.namespace}::"))
 
 

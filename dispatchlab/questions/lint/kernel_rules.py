@@ -42,7 +42,7 @@ def parsed_schema(operator: RecordedOperator) -> FunctionSchema | None:
 
 
 def maps_tensors(operator: RecordedOperator) -> bool:
-    """Return whether it takes a tensor and returns a new one: else it has no gradient and no shape of its own."""
+    """Return whether it takes a tensor and returns a new tensor: otherwise it has no gradient and no new shape."""
     schema = parsed_schema(operator)
     if schema is None or not any("Tensor" in str(argument.type) for argument in schema.arguments):
         return False
@@ -136,7 +136,7 @@ def _found_without_formula(operator: RecordedOperator, key: DispatchKey, debug: 
 
 
 def registers_formula(operator: RecordedOperator, key: DispatchKey) -> str:
-    """Return the call that gives an operator a formula; not register_autograd where it writes or aliases."""
+    """Return the call that registers a formula; not register_autograd if the operator writes or aliases."""
     schema = parsed_schema(operator)
     values = () if schema is None else (*schema.arguments, *schema.returns)
     if any(value.alias is not None for value in values):

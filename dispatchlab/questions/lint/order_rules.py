@@ -1,4 +1,4 @@
-"""Rules about what the order of imports decides: DL002 for kernels that override others, DL009 for stale slots."""
+"""Rules about effects of the order of imports: DL002 for overridden kernels, DL009 for stale slots."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
 
 
 def _overwritten(registrations: Iterable[PythonRegistration]) -> Iterator[Found]:
-    """Find the entries of Python registries that replaced another one."""
+    """Find the entries of Python registries that replaced another entry."""
     from dispatchlab.model.python_layer import by_slot  # costs start-up, and few have any
 
     for (registry, operator, key), (*losers, winner) in by_slot(registrations).items():
@@ -85,14 +85,14 @@ def _order(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[
 
 
 def _left_stale(operator: RecordedOperator, now: str) -> Found:
-    """Return an operator with slots that a released kernel left stale, and no order of the others explains."""
+    """Return an operator with slots that a released kernel left stale; no order of the other kernels explains them."""
     debugs = tuple(kernel.debug for kernel in operator.kernels)
     fix = "register its kernels before the first call, and release none"
     return Found(str(operator.name), None, now, debugs, Level.WARNING, cause="released", fix=fix)
 
 
 def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages, now: str) -> Found:
-    """Return an operator with slots that depend on an order; `now` says which are stale already."""
+    """Return an operator with slots that depend on an order; `now` has the slots that are already stale."""
     kernels = [registration for registration in reason.registrations if registration.key is not None]
     debugs = tuple(kernel.debug for kernel in kernels)
     when = "" if reason.in_force else ", while not everything is imported"

@@ -1,4 +1,4 @@
-"""The calls that registered an operator: what a dump does not say, and a scenario or a watched import does."""
+"""The calls that registered an operator, which a scenario or a watched import shows, but not a dump."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class OperatorCalls:
     """The known calls that registered one operator.
 
     Args:
-        functions: the functions of `torch.library` that were called for it, those on what `custom_op` gave included.
-        without_key: the debug texts of its kernels that were registered without naming a dispatch key.
+        functions: the functions of `torch.library` that were called for it, also methods of a `custom_op`.
+        without_key: the debug texts of its kernels that were registered without a dispatch key.
     """
 
     functions: frozenset[TorchLibraryFunction] = frozenset()
@@ -23,17 +23,17 @@ class OperatorCalls:
 
     @property
     def is_custom_op(self) -> bool:
-        """True when `custom_op` made it, which registers a Meta and an Autograd kernel whatever is given."""
+        """True if `custom_op` made it, which always registers a Meta and an Autograd kernel."""
         return TorchLibraryFunction.CUSTOM_OP in self.functions
 
     @property
     def has_formula(self) -> bool:
-        """True when `register_autograd` was called, whose kernel goes on to the kernels of the operator."""
+        """True if `register_autograd` was called; its kernel redispatches to the kernels of the operator."""
         return TorchLibraryFunction.REGISTER_AUTOGRAD in self.functions
 
     @property
     def has_fake(self) -> bool:
-        """True when `register_fake` was called, or a rule registered for a mode, which may be that of fake tensors."""
+        """True if `register_fake` was called, or a rule for a mode, which may be the fake tensor mode."""
         rules = {TorchLibraryFunction.REGISTER_FAKE, TorchLibraryFunction.REGISTER_TORCH_DISPATCH}
         return not rules.isdisjoint(self.functions)
 

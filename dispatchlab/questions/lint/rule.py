@@ -34,7 +34,7 @@ LEVELS = tuple(Level)
 
 
 def level_counts(levels: Sequence[Level]) -> str:
-    """Return the number of each level, the worst first: `1 error, 2 warnings`; empty when there is none."""
+    """Return the number of findings of each level, the worst first: `1 error, 2 warnings`; empty without findings."""
     return ", ".join(
         counted(count, level, level if level is Level.INFORMATION else "")
         for level in LEVELS
@@ -49,8 +49,8 @@ class Identity:
     Args:
         code: the code of the rule.
         operator: the operator.
-        key: the dispatch key; empty when it is about the operator as a whole.
-        files: the files of the registrations that take part, so that another package is another finding.
+        key: the dispatch key; empty for the whole operator.
+        files: the files of the registrations in the finding; another package is another finding.
     """
 
     code: str
@@ -69,11 +69,11 @@ class Finding:
     Args:
         code: the code of the rule, `DL001`.
         operator: the operator.
-        key: the dispatch key that it is about; None when it is about the operator as a whole.
-        message: what was found, whose it is and why it matters, in a sentence.
-        owners: the debug texts of the registrations that take part, the one to change first.
-        level: how much harm it does.
-        cause: what findings that one change fixes have in common; empty when the rule and the namespace say it.
+        key: its dispatch key; None for the whole operator.
+        message: a sentence about the mistake, its source, and why it matters.
+        owners: the debug texts of the registrations in the finding; the registration to change comes first.
+        level: its level.
+        cause: the common cause of findings that one change fixes; empty if the rule and the namespace are the cause.
         fix: the call that fixes it, or what to do.
     """
 
@@ -103,7 +103,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class FindingGroup:
-    """Findings of one rule with one cause, in one namespace, which a reader looks at together.
+    """Findings of one rule with one cause, in one namespace.
 
     Args:
         findings: by operator; never empty.
@@ -113,7 +113,7 @@ class FindingGroup:
 
     @property
     def first(self) -> Finding:
-        """The finding that speaks for all."""
+        """The finding that represents the group."""
         return self.findings[0]
 
     @property
@@ -123,7 +123,7 @@ class FindingGroup:
 
     @property
     def level(self) -> Level:
-        """The harm of each of them."""
+        """The level of the findings."""
         return self.first.level
 
 
@@ -137,7 +137,7 @@ def grouped(findings: Iterable[Finding]) -> tuple[FindingGroup, ...]:
 
 
 def cause_counts(findings: Iterable[Finding]) -> str:
-    """Return the number of causes of each level, as they are shown; empty when there is none."""
+    """Return the number of causes of each level, for output; empty without causes."""
     return level_counts([group.level for group in grouped(findings)])
 
 
@@ -146,16 +146,16 @@ class LintReport:
     """The findings in one source.
 
     Args:
-        source: what was looked at, as it was named.
-        operators: how many operators that is.
+        source: the source, as the user named it.
+        operators: the number of operators.
         checked: the codes of the rules that ran.
-        findings: by operator, and of one operator by code.
-        known: how many findings were left out because the registry that it is compared with has them, too.
-        own: how many operators were left out because PyTorch alone has registered them.
-        others: how many findings were left out because other packages registered what they are about, by package.
-        accepted: how many were left out because a baseline accepts them.
-        outdated: accepted findings that are not found any more.
-        not_checked: code of a rule that could not run here -> why, a clause.
+        findings: the findings by operator, then by code.
+        known: the number of findings that were left out, because the compared registry has them, too.
+        own: the number of operators that were left out, because only PyTorch has registered them.
+        others: by package, the number of findings that were left out, because they are about other packages.
+        accepted: the number of findings that were left out, because a baseline accepts them.
+        outdated: accepted findings that no longer exist.
+        not_checked: for the code of each rule that could not run here, a clause with the reason.
     """
 
     source: str
@@ -171,7 +171,7 @@ class LintReport:
 
     @property
     def exit_code(self) -> int:
-        """1 when a finding is more than information, else 0."""
+        """1 if there is a warning or an error, else 0."""
         return 1 if any(finding.level is not Level.INFORMATION for finding in self.findings) else 0
 
     @property
@@ -190,12 +190,12 @@ class Subject:
 
     Args:
         recorded: the registry.
-        fill: what a dispatcher puts into a slot of one of its operators.
-        order_of: see `OrderOf`; None where no engine is at hand.
-        earlier: the same registry at an earlier moment, or what it should still contain; None when there is none.
-        python: what packages register in Python, the newest of each slot last.
-        calls: operator -> the calls that registered it, as far as they are known; a dump does not say.
-        beneath: what PyTorch itself has in Python, of a record that is laid over its registry; None where unknown.
+        fill: the function that fills a slot of one of its operators.
+        order_of: see `OrderOf`; None without an engine.
+        earlier: the same registry at an earlier moment, or a registry that it should contain; may be None.
+        python: the registrations of packages in Python; for each slot, the newest comes last.
+        calls: for each operator, the known calls that registered it; a dump does not show them.
+        beneath: for a record over a registry, PyTorch's own registrations in Python; None if unknown.
     """
 
     recorded: Recorded
@@ -207,7 +207,7 @@ class Subject:
     beneath: PythonLayer | None = None
 
     def calls_of(self, operator: RecordedOperator) -> OperatorCalls:
-        """Return the calls that registered an operator; nothing is known when they were not watched."""
+        """Return the calls that registered an operator; no calls if they were not watched."""
         return self.calls.get(str(operator.name), NOTHING_KNOWN)
 
     def slot(self, operator: RecordedOperator, key: DispatchKey) -> Filled:
@@ -221,7 +221,7 @@ Check: TypeAlias = "Callable[[Subject, Iterable[RecordedOperator]], Iterator[Fou
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A finding without its code; without a level it has its rule's level."""
+    """A finding without its code; if it has no level, the level of its rule applies."""
 
     operator: str
     key: DispatchKey | None
@@ -237,13 +237,13 @@ class Kind:
     """The kind of findings with one code.
 
     Args:
-        code: the code; never used again for something else.
+        code: the code, which is never used again for another kind.
         name: a few words with dashes.
-        level: how much harm they do, unless one says otherwise.
-        what: what is found.
-        why: why that matters.
+        level: the default level of its findings.
+        what: a sentence about the mistake.
+        why: why the mistake matters.
         fix: how to fix it.
-        unknown: what cannot be known, so that a finding may be meant, or a defect is not found.
+        unknown: what the rule cannot know, so that a finding may be intended, or a defect is not found.
     """
 
     code: str
@@ -256,7 +256,7 @@ class Kind:
 
     @property
     def page(self) -> str:
-        """Its page of documentation, as Markdown."""
+        """The documentation page, as Markdown."""
         return (
             f"# {self.code}: {self.name}\n\n{self.what}\n\nLevel: {self.level}.\n\n"
             f"## Why it matters\n\n{self.why}\n\n## How to fix it\n\n{self.fix}\n\n"
@@ -272,10 +272,10 @@ class Rule(Kind):
     """One rule, `DL001`.
 
     Args:
-        bad: registrations that it finds, as a scenario has them.
-        good: registrations next to these that it does not.
+        bad: an example that it finds, as the registrations of a scenario.
+        good: a similar example that it does not find.
         check: the function.
-        needs: why it may not be able to run, a clause; empty when it always can.
+        needs: a clause that says why it may not run; empty if it can always run.
         can_run: whether it can.
     """
 
@@ -300,7 +300,7 @@ _PAGE = re.compile(
 def rule(
     code: str, *, needs: str = "", can_run: Callable[[Subject], bool] = lambda subject: True
 ) -> Callable[[Check], Rule]:
-    """Make a rule of the function that checks; its page in `pages/` says everything else about it.
+    """Make a rule of the function that checks; its page in `pages/` has the rest.
 
     Args:
         code: `DL001`.

@@ -10,7 +10,7 @@ FAMILIES = backend_rules, composite_rules, definition_rules, kernel_rules, order
 
 
 def every_rule() -> tuple[Rule, ...]:
-    """Return the rules that the modules of the families have, by code."""
+    """Return the rules of all families, by code."""
     rules = {value.code: value for module in FAMILIES for value in vars(module).values() if isinstance(value, Rule)}
     return tuple(rules[code] for code in sorted(rules))
 

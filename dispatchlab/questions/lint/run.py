@@ -39,8 +39,8 @@ class NothingToLintError(DispatchLabError):
     """No rule applies to any operator, so there is nothing to report.
 
     Args:
-        source: what was to be looked at.
-        reason: why there is nothing, a clause.
+        source: the source.
+        reason: a clause that says why there is nothing.
     """
 
     source: str
@@ -65,18 +65,18 @@ def lint(
 
     Args:
         subject: the registry.
-        rules: which rules to run.
-        source: what to call it.
-        base: what was there before; what is found in it, too, is left out, and so are operators that are equal in both.
-        operators: which operators to look at; all when left out.
+        rules: the rules to run.
+        source: its name in output.
+        base: the registry before; findings that it also has are left out, and operators that are equal in both.
+        operators: the operators to lint; default: all.
         accepted: the identities of findings that a baseline accepts.
-        imports: the packages that are linted; what other packages registered meanwhile is left out.
-        without_own: leave out the operators that only PyTorch has registered. What a
-            rule finds about them because of a package, such as of its fallback, stays.
-        must_differ: the base is what there was before the imports, which have to register something.
+        imports: the packages to lint; registrations of other packages are left out.
+        without_own: leave out the operators that only PyTorch has registered. A finding about such an operator
+            stays if it is about a package, for example about its fallback.
+        must_differ: the base is the registry before the imports, and the imports must register something.
 
     Raises:
-        NothingToLintError: there is no operator, no rule that can run, or nothing that the imports registered.
+        NothingToLintError: there is no operator, no rule can run, or the imports registered nothing.
         RegistryFileError: the registry is in a file that is damaged.
     """
     chosen = list(subject.recorded) if operators is None else list(operators)
@@ -151,7 +151,7 @@ _FEW = 100
 
 
 def _of(recorded: Recorded, names: Collection[str]) -> list[RecordedOperator]:
-    """Return the existing operators of these names; a few are read one by one."""
+    """Return the existing operators with these names; a few operators are read one by one."""
     if len(names) <= _FEW:
         return [found for name in names if (found := recorded.operator(name)) is not None]
     wanted = frozenset(names)
@@ -177,13 +177,13 @@ def lint_source(
 
     Args:
         source: a registry, a scenario or `live`.
-        rules: which rules to run.
-        operators: names and globs; all operators when there are none.
-        imports: modules to import first, for `live` alone; the findings are theirs.
+        rules: the rules to run.
+        operators: names and globs; empty for all operators.
+        imports: modules to import first, only for `live`; the findings are about these modules.
         against: a source whose findings are left out.
         accepted: the identities of findings that a baseline accepts.
         report: see `recorded_from`.
-        moments: what was read of `live`, where that was done already.
+        moments: the moments of `live`, if they were already read.
 
     Raises:
         DispatchLabError: the source or an operator cannot be used.
@@ -225,7 +225,7 @@ def _moments(
 ) -> tuple[Recorded | None, Recorded, Recorded | None, Mapping[str, OperatorCalls]]:
     """Return the former, present and expected state, and the calls that registered it.
 
-    Of a live process these are before the imports, after garbage was collected, and after the imports.
+    For `live`, these are the states before the imports, after garbage collection, and after the imports.
     """
     base = None if against is None else recorded_from(against, report=report)
     if source != LIVE:
@@ -247,9 +247,9 @@ def _subject(recorded: Recorded, earlier: Recorded | None, calls: Mapping[str, O
 
 
 class _Order:
-    """A certifier of the operators whose order can matter under PyTorch's refreshes; the others need no look.
+    """Certifies the operators whose order can matter under PyTorch's refreshes; it skips all others.
 
-    They are those of the PyTorch that was recorded, or of the newest for a scenario that names none.
+    The refreshes are those of the recorded PyTorch, or of the newest one for a scenario that names none.
     """
 
     def __init__(self, recorded: Recorded) -> None:

@@ -45,10 +45,10 @@ def sarif(
     """Return one run for each source, with every rule and each finding's origin.
 
     Args:
-        reports: what was found, by source.
-        checkout: what paths are relative to.
-        imports: the packages that were imported for it.
-        rules: what the findings are about.
+        reports: the findings by source.
+        checkout: the checkout of relative paths.
+        imports: the packages that were imported.
+        rules: the kinds of the findings.
     """
     runs = [_run(report, checkout, imports, rules) for report in reports]
     return plain_json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}, indent=1)
@@ -153,7 +153,7 @@ def _artifact(path: str) -> dict[str, object]:
 
 
 def _otherwise(report: LintReport, checkout: Checkout, imports: Sequence[str]) -> dict[str, object] | None:
-    """Return the place of a finding that names no file. See Note [Locations of findings]."""
+    """Return the location of a finding that names no file. See Note [Locations of findings]."""
     packages = [f"{'/'.join(parts)}{end}" for name in imports for parts in (name.split("."),) for end in _MODULE]
     for path in (report.source, *imports, *packages, *_PROJECT):
         found = checkout.find(path)

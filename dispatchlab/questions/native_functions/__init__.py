@@ -1,5 +1,5 @@
-"""What is generated of native_functions.yaml: registrations and C++ declarations.
+"""Code that is generated from native_functions.yaml: registrations and C++ declarations.
 
-- `registrations`: what is generated for each native function.
+- `registrations`: the generated code for each native function.
 - `blocks`: registrations as blocks and as JSON.
 """

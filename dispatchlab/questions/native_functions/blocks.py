@@ -1,4 +1,4 @@
-"""The registrations that are generated of native_functions.yaml, as blocks and as JSON."""
+"""The registrations that are generated from native_functions.yaml, as blocks and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is generated for the functions of a file: how many kernels, those of the functions asked for, declarations."""
+"""The generated code for the functions of a file: the number of kernels, selected kernels, declarations."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class RegistrationReport:
 
     Args:
         file: the file of native functions.
-        functions: how many functions the file has, those that are made from others included.
-        kernels: how many kernels are generated, in each part of the generated code.
-        left_out: what is not generated, and why.
-        selected: the functions that were asked for, with their kernels.
+        functions: the number of functions in the file, including those that are made from others.
+        kernels: the number of generated kernels in each part of the generated code.
+        left_out: the functions without generated code, and the reasons.
+        selected: the selected functions, with their kernels.
     """
 
     file: str
@@ -35,7 +35,7 @@ class RegistrationReport:
 
 
 def registration_report(native_functions: str, *, only: Sequence[str] = ()) -> RegistrationReport:
-    """Read a file of native functions, and find out which code is generated.
+    """Read a file of native functions, and report the generated code.
 
     Args:
         native_functions: the file.
@@ -43,7 +43,7 @@ def registration_report(native_functions: str, *, only: Sequence[str] = ()) -> R
 
     Raises:
         NativeYamlError: with every problem of the file.
-        UnknownOperatorError: one of `only` is not there.
+        UnknownOperatorError: one of `only` does not exist.
     """
     natives = load_native_functions(native_functions)
     registrations = registrations_of(natives)
@@ -59,15 +59,15 @@ def registration_report(native_functions: str, *, only: Sequence[str] = ()) -> R
 
 
 def cpp_declarations(native_functions: str, *, only: Sequence[str] = ()) -> Mapping[str, str]:
-    """Return the C++ declarations of the functions of a file, by the names of the files that have them.
+    """Return the C++ declarations of the functions of a file, by the name of the generated file.
 
     Args:
         native_functions: the file of native functions.
-        only: operators, names without overload or globs; of their kernels, those of all variants are declared.
+        only: operators, names without overload or globs; the kernels of all their variants are declared.
 
     Raises:
         NativeYamlError: with every problem of the file.
-        UnknownOperatorError: one of `only` is not there.
+        UnknownOperatorError: one of `only` does not exist.
     """
     natives = load_native_functions(native_functions)
     names = _named(natives, only, source=native_functions) if only else {one.name for one in natives.functions}
@@ -75,7 +75,7 @@ def cpp_declarations(native_functions: str, *, only: Sequence[str] = ()) -> Mapp
 
 
 def _named(natives: NativeFunctions, only: Sequence[str], *, source: str) -> frozenset[OperatorName]:
-    """Return the functions that names, names without overload and globs mean."""
+    """Return the functions for names, names without overload and globs."""
     names = {str(function.name): function.name for function in natives.functions}
     selected: set[OperatorName] = set()
     for asked in only:

@@ -43,11 +43,11 @@ def explored_view(
     """Return the view of a scenario.
 
     Args:
-        one: what was found, with what is shown beside it.
-        program: a program that shows a violation; empty where there is none.
-        torch: the version of the PyTorch that source locations are of; empty when that is not known.
-        details: show what was explored, too.
-        is_last: no other one follows.
+        one: the report, with further things to show.
+        program: a program that shows a violation; empty without one.
+        torch: the PyTorch version of the source locations; empty if unknown.
+        details: also show the details of the exploration.
+        is_last: whether no other scenario follows.
     """
     value: object = one.report
     if one.snapshots is not None:
@@ -102,12 +102,12 @@ def permute_document(
     """Return the report on one scenario or several.
 
     Args:
-        explored: the scenarios that were explored.
-        failed: why others could not be, a sentence each.
+        explored: the explored scenarios.
+        failed: a sentence for each scenario that could not be explored.
         summary: the line that ends the reports of several scenarios.
-        interrupted: it was interrupted, and there is no more than this.
-        after: what stands behind one scenario.
-        details: show what was explored, too.
+        interrupted: whether Ctrl-C ended the work.
+        after: what to show after one scenario.
+        details: also show the details of the exploration.
     """
     blocks: list[b.Block] = [b.Line("Interrupted: this is what was covered until then.", "bad")] * interrupted
     if len(explored) == 1 and not failed:
@@ -142,14 +142,14 @@ def _row(href: str, report: Report) -> b.Row:
 
 
 def line_of(report: Report) -> b.Line:
-    """Return one run in a line, for a list of many expected ones."""
+    """Return one run as a line, for a list of many expected runs."""
     refused = f" ({len(report.refusals):,} refused)" if report.refusals else ""
     verdict = b.Span(report.verdict_text, VERDICT_MOODS[report.exploration.verdict])
     return b.Line((f"{report.scenario}: ", verdict, ", ", _expected(report), refused))
 
 
 def fix_of(fix: str) -> b.Inline:
-    """Return a fix, in which the call that ends it is in one piece."""
+    """Return a fix; the call at its end is never wrapped."""
     words, colon, call = fix.rpartition(": ")
     return (f"{words}{colon}", b.Span(call, kind="fix")) if colon else fix
 
@@ -192,7 +192,7 @@ def _blocks(one: Explored, *, details: bool = True) -> Iterator[b.Block]:
 
 
 def _never_accepted(report: Report) -> Iterator[str]:
-    """Return the registrations that were accepted nowhere."""
+    """Return the registrations that were refused everywhere."""
     return (f"{index} {report.registrations[index]}" for index in report.exploration.never_accepted)
 
 
@@ -212,7 +212,7 @@ def _facts(report: Report, found: Exploration) -> Iterator[tuple[str, str]]:
 
 
 def sides_of(found: Counterexample, registrations: Sequence[str]) -> b.Sides:
-    """Return the two sequences of a counterexample side by side; one alone if the same one gave two results."""
+    """Return the two sequences of a counterexample side by side, or one sequence if it gave two results."""
     one, other = found.expected_sequence, found.actual_sequence
     if one == other:
         return b.Sides((_side("order:", other, registrations),))

@@ -1,4 +1,4 @@
-"""Conformance: hold the live engine to its model step by step."""
+"""Conformance: compare the live engine with its model, step by step."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class NoModelError(DispatchLabError):
 
 
 def check_model(engine: Engine) -> None:
-    """Make sure that an engine has a model.
+    """Check that an engine has a model.
 
     Raises:
-        NoModelError: the lab engine has no other, or nothing is known of the semantics.
+        NoModelError: the engine is the lab engine, or the semantics are unknown.
     """
     if engine.name == "lab" or engine.semantics not in SEMANTICS:
         raise NoModelError(engine.name, engine.semantics)
@@ -59,13 +59,13 @@ def conform(
 
     Args:
         engine: the engine.
-        model: the semantics of the lab engine that it should behave as.
-        scenario: the registrations and what is observed.
-        options: the seed and number of passes, and the bound on their time; others have no effect.
-        progress: is called about ten times a second with how far it has come.
+        model: the semantics of the lab engine that it should have.
+        scenario: the registrations and the observed operators.
+        options: the seed, the number of passes, and their time limit; other options have no effect.
+        progress: a function that gets the progress about ten times a second.
 
     Returns:
-        As `prover.lockstep.lockstep`.
+        The result of `prover.lockstep.lockstep`.
 
     Raises:
         Interrupted: by Ctrl-C, with what was covered.
@@ -85,7 +85,7 @@ def beside_its_model(
     order: Chains,
     progress: Callable[[Progress], None] | None,
 ) -> Exploration:
-    """Return the result of the walk, run in the process of the engine."""
+    """Run the walk in the process of the engine, and return the result."""
     from dispatchlab.engine.lab_engine import LabEngine
     from dispatchlab.prover.lockstep import lockstep
 
@@ -112,7 +112,7 @@ def conforming(
     options: WalkOptions,
     progress: Callable[[Progress], None] | None,
 ) -> tuple[Report, bool]:
-    """Compare an engine with its model and note the result; a difference makes nothing as expected.
+    """Compare an engine with its model and note the result; after a difference, the verdict is not as expected.
 
     Returns:
         The report, and whether Ctrl-C ended the comparison.

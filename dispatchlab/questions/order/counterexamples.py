@@ -1,4 +1,4 @@
-"""Counterexamples after they were found: explained by a model, cut down to a scenario, kept in a file."""
+"""Explain counterexamples by a model, reduce them to a scenario, and save them to a file."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ print(*unified_diff(expected, actual, "expected", "actual", lineterm=""), sep="\
 
 
 class OneSequenceError(DispatchLabError):
-    """A program compares two sequences, and the counterexample has one."""
+    """A program compares two sequences, but the counterexample has only one."""
 
     template = "a program needs two sequences to compare, but a single sequence fails here: save it as a scenario"
 
 
 class KeptNameError(DispatchLabError):
-    """The name of the file for a counterexample does not say in which format to write it."""
+    """The name of the file for a counterexample does not show the format to write."""
 
     path: str
 
@@ -71,7 +71,7 @@ class KeptNameError(DispatchLabError):
 
 
 def explained(engine: Engine, scenario: Scenario, found: Exploration) -> Exploration:
-    """Ask the model for the reasons that an engine does not know, if the sequences disagree there too."""
+    """Add the reasons from the model if the engine has none, and if the sequences also disagree in the model."""
     counterexample, model = found.counterexample, model_of(engine)
     if counterexample is None or counterexample.why or not isinstance(model, LabEngine) or model is engine:
         return found
@@ -106,7 +106,7 @@ def kept_kind(path: str) -> FileKind:
     """Return the kind of file for a counterexample under this name.
 
     Raises:
-        KeptNameError: it is the name of neither.
+        KeptNameError: the name fits no format.
     """
     if path.endswith(".py"):
         return FileKind.PROGRAM
@@ -116,7 +116,7 @@ def kept_kind(path: str) -> FileKind:
 
 
 def program_of(scenario: Scenario, report: Report) -> str | None:
-    """Return a program for the engine: with torch alone for the live one, with this package for the lab."""
+    """Return a program for the engine: it needs only torch for the live engine, and dispatchlab for the lab."""
     counterexample = report.exploration.counterexample
     if counterexample is None:
         return None
@@ -143,12 +143,12 @@ def _slots_in(counterexample: Counterexample) -> tuple[str, ...]:
 def cut(
     scenario: Scenario, counterexample: Counterexample, semantics: str
 ) -> tuple[Scenario, StepSequence, StepSequence]:
-    """Return the scenario with the registrations of a counterexample alone, and its two sequences in the new numbers.
+    """Return the scenario with only the registrations of a counterexample, and the renumbered sequences.
 
     Args:
         scenario: the scenario.
-        counterexample: what was found.
-        semantics: those of the engine; named in the scenario where a file can name them.
+        counterexample: the counterexample.
+        semantics: the semantics of the engine, which the scenario names if possible.
     """
     members = sorted(registered_in(counterexample))
     small = among(scenario, members)

@@ -1,4 +1,4 @@
-"""The golden file of a scenario: what was found about it, and its operators with all in force."""
+"""The golden file of a scenario: its findings, and its operators after all registrations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dispatchlab.views.text import text_of
 
 
 def golden(scenario: Scenario) -> tuple[Report, str]:
-    """Explore a scenario on the lab engine: return the report, and the text for its golden file."""
+    """Explore a scenario on the lab engine, and return the report and the text of its golden file."""
     engine = LabEngine(scenario.semantics)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of kernels that are overridden: scenarios are about that
@@ -57,9 +57,9 @@ def golden_text(report: Report, operators: Iterable[Snapshot], *, keys: Collecti
     """Return the text of a golden file: the findings, and the operators with all possible registrations in force.
 
     Args:
-        report: the run; nothing that differs from one run to the next is taken from it.
-        operators: what is seen after registering in the order of the file.
-        keys: the rows of the tables that are shown; all of them when there are none.
+        report: the report; values that differ between runs are not used.
+        operators: the operators after registration in the order of the file.
+        keys: the rows of the tables to show; empty for all.
     """
     found = report.exploration
     text = text_of(
@@ -73,7 +73,7 @@ def golden_text(report: Report, operators: Iterable[Snapshot], *, keys: Collecti
 
 
 def _findings(found: Exploration, report: Report) -> Iterator[Block]:
-    """Return the findings: verdict and counts; then the refused ones, or both orders with the reason."""
+    """Return the findings: verdict and counts; then the refused registrations, or both orders with the reason."""
     yield Line(f"verdict: {report.verdict_text}")
     yield from (Line(f"{title}: {number}") for title, number in counts(found))
     if found.counterexample is None or found.conflicts:
@@ -104,7 +104,7 @@ def _listed(title: str, texts: Sequence[str]) -> Iterator[Block]:
 
 
 def _with_keys(found: Exploration, keys: Collection[str]) -> Exploration:
-    """Return the counterexample with the rows of these keys alone in its diff."""
+    """Return the counterexample with only the rows of these keys in its diff."""
     counterexample = found.counterexample
     if counterexample is None or not keys:
         return found

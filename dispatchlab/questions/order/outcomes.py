@@ -1,4 +1,4 @@
-"""The outcomes of scenarios as `permute` shows them: each by itself as it comes, and all of them as a page."""
+"""The outcomes of scenarios as `permute` shows them: one by one, and all of them as a page."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class OneScenarioError(DispatchLabError):
 
 
 class NoStatesError(DispatchLabError):
-    """The states were asked for, but the engine is PyTorch."""
+    """The options ask for states, but the engine is PyTorch."""
 
     template = "--snapshots: the states of PyTorch cannot be read: leave it out"
 
 
 def check_files(files: Sequence[str], options: RunOptions, *, snapshots: bool) -> None:
-    """Refuse, before anything runs, unwritable files, and options for one scenario where there are more.
+    """Refuse unwritable files before the run, and options for one scenario if there are several.
 
     Raises:
-        DispatchLabError: see above.
+        DispatchLabError: a file or an option is refused.
     """
     asked = {"--save": options.save, "--snapshots": snapshots or None}
     for option, value in asked.items():
@@ -62,12 +62,12 @@ class Outcomes:
 
     Args:
         files: all scenarios.
-        options: how they are run.
-        details: show the whole report of every scenario, and not a line of those that are as expected.
-        with_snapshots: show what every registration and release leads to.
-        with_operators: look at the operators of one scenario, for a page.
-        shows_operators: show them, too, which plain text and JSON do not.
-        report: is called with a sentence about what cannot be shown or written.
+        options: the options of the runs.
+        details: show the whole report of every scenario, not one line for expected results.
+        with_snapshots: show the result of every registration and release.
+        with_operators: observe the operators of one scenario, for a page.
+        shows_operators: also show these operators, which plain text and JSON do not.
+        report: a function that gets a sentence about each thing that cannot be shown or written.
         code: the exit code so far.
     """
 
@@ -83,7 +83,7 @@ class Outcomes:
     _failed: list[str] = field(default_factory=list)
 
     def take(self, outcome: Outcome | DispatchLabError) -> View[object] | None:
-        """Return the view of an outcome; None for a scenario that cannot be run, which is reported."""
+        """Return the view of an outcome; if the scenario cannot be run, report it and return None."""
         if isinstance(outcome, DispatchLabError):
             self._failed.append(str(outcome))
             self._fail(str(outcome), outcome.exit_code)
@@ -104,7 +104,7 @@ class Outcomes:
         return explored_view(shown, program=program, torch=build, details=self.details, is_last=is_one)
 
     def files_of(self, outcome: Outcome) -> Iterator[tuple[str, str, FileKind]]:
-        """Return the requested file: path, text and kind; report one that cannot be written."""
+        """Return the path, text and kind of the requested file; report a file that cannot be written."""
         save = self.options.save
         if save is not None and outcome.not_saved is not None:
             self._fail(outcome.not_saved)

@@ -1,4 +1,4 @@
-"""The report on one scenario: what was explored, what was found, and whether that is what the scenario expects."""
+"""The report on one scenario: the exploration, the result, and whether the scenario expects the result."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Report:
     """One scenario and its results.
 
     Args:
-        scenario: the path of its file, as it was given.
+        scenario: the path of its file, as the user gave it.
         claim: its sentence.
         engine: the engine that was explored.
         semantics: the semantics of that engine.
-        registrations: one line for each registration that says what it is, in the order of the file.
-        expected: what the scenario says will be found.
-        exploration: what was found.
-        as_expected: whether that is what was expected.
-        exit_code: what this scenario alone would end with.
-        is_record: whether it has what packages register when they are imported.
-        unexplored: how many registrations of Python the scenario has; see Note [The layers of a verdict].
-        reason: why the verdict is what it is; None for one that is as expected and has no counterexample.
-        refusals: who excludes whom, a sentence each.
-        notes: what else a reader should know, a sentence each; how far a walk went stands in the exploration.
+        registrations: one line for each registration, in the order of the file.
+        expected: the verdict that the scenario expects.
+        exploration: the result of the exploration.
+        as_expected: whether the verdict is as expected.
+        exit_code: the exit code for this scenario.
+        is_record: whether it is a record of packages.
+        unexplored: the number of registrations of Python in the scenario; see Note [The layers of a verdict].
+        reason: the reason of the verdict; None for an expected verdict without a counterexample.
+        refusals: sentences about registrations that exclude each other.
+        notes: further sentences for the reader; the exploration has the extent of the walk.
     """
 
     scenario: str
@@ -66,7 +66,7 @@ class Report:
 
     @property
     def _packages_text(self) -> str:
-        """The findings on the packages of a record; empty for another scenario."""
+        """The findings about the packages of a record; empty for another scenario."""
         found = self.exploration
         if not self.is_record or found.modules is None:
             return ""
@@ -79,7 +79,7 @@ class Report:
 
     @property
     def standing(self) -> tuple[str, ...]:
-        """The scope of the verdict: the model, and what ran where that is less than all orders."""
+        """The scope of the verdict: the model, and the sequences that ran if these are not all orders."""
         where = "your PyTorch" if self.engine == "torch" else "model"
         parts = [f"{where}: {self.semantics}{', an idealised dispatcher' * (self.semantics == 'strict')}"]
         if self.exploration.walk == "orders" and self.exploration.counterexample is None:
@@ -90,7 +90,7 @@ class Report:
 
     @property
     def layers_text(self) -> str:
-        """The layer of the verdict if there is another one; else nothing."""
+        """The layer of the verdict if there is another layer; else empty."""
         if not self.unexplored:
             return ""
         number = f"{self.unexplored:,} registration{'' if self.unexplored == 1 else 's'} of Python"
@@ -105,10 +105,10 @@ class Explored:
     """One scenario of a document.
 
     Args:
-        report: what was found.
-        seen: operators after some sequence, each with a title that names it.
-        notes: what else a reader should know.
-        snapshots: what each step leads to, where that was asked for.
+        report: the report of the check.
+        seen: operators after some sequence, each with a title that names the sequence.
+        notes: further sentences for the reader.
+        snapshots: the results of all steps, if the user asked for them.
     """
 
     report: Report

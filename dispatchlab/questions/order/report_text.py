@@ -32,7 +32,7 @@ def counts(found: Exploration) -> Iterator[tuple[str, str]]:
 
 
 def reductions_text(found: Exploration) -> str:
-    """Return the reductions that saved states of the whole: `partition, neighbourhoods (17)`."""
+    """Return the reductions of the walk: `partition, neighbourhoods (17)`."""
     names = [f"{one} ({found.neighbourhoods:,})" if one == "neighbourhoods" else one for one in found.reductions]
     return ", ".join(names) or "none"
 

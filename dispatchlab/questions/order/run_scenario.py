@@ -30,7 +30,7 @@ LIVE_TIMEOUT_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions(WalkOptions):
-    """The options of a run; each field, those of the walk among them, is an option of `permute`."""
+    """The options of a run; each field, including the fields of the walk, is an option of `permute`."""
 
     engine: EngineName | None = None
     semantics: str | None = None
@@ -47,7 +47,7 @@ class RunOptions(WalkOptions):
 
 
 class ModulesError(DispatchLabError):
-    """An option is about single registrations, and the scenario has modules, which come as a whole."""
+    """An option is about single registrations, but the scenario has modules, whose registrations run together."""
 
     option: str
 
@@ -55,10 +55,10 @@ class ModulesError(DispatchLabError):
 
 
 class NothingToExploreError(DispatchLabError):
-    """A verdict would stand on nothing.
+    """There is nothing to explore.
 
     Args:
-        reason: what is missing, a sentence.
+        reason: a sentence about what is missing.
     """
 
     scenario: Scenario
@@ -72,7 +72,7 @@ def check_subject(scenario: Scenario, options: RunOptions) -> None:
     """Refuse a scenario with nothing to check.
 
     Raises:
-        NothingToExploreError: nothing is registered, no operator that is observed can change, or no pair is sampled.
+        NothingToExploreError: there is no registration, no observed operator can change, or no pair is sampled.
     """
     if not scenario.registrations:
         if scenario.python:
@@ -113,11 +113,11 @@ class Outcome:
 
     Args:
         report: the findings.
-        saved: the text of the file that keeps the counterexample; None without one.
-        not_saved: why there is no such file, when one was asked for.
-        program: a program that shows a violation of the live engine, when nothing was to be saved and there can be one.
-        notes: what else a reader should know, a line each.
-        interrupted: Ctrl-C was pressed, and the report covers the work until then.
+        saved: the text of the file with the counterexample; None without one.
+        not_saved: why there is no such file, if the user asked for one.
+        program: a program that shows a violation of the live engine, if there can be one and the user saves nothing.
+        notes: further lines for the reader.
+        interrupted: whether Ctrl-C was pressed; then the report covers the work until this moment.
     """
 
     report: Report
@@ -130,7 +130,7 @@ class Outcome:
 
 @runtime_checkable
 class Explores(Protocol):
-    """An engine that walks by itself, such as one in another process."""
+    """An engine that runs walks itself, such as an engine in another process."""
 
     def explore(
         self,
@@ -143,15 +143,15 @@ class Explores(Protocol):
         modules: Sequence[Module],
         progress: Callable[[Progress], None] | None,
     ) -> Exploration:
-        """Find out whether the order of registrations matters."""
+        """Explore whether the order of registrations matters."""
 
 
 @runtime_checkable
 class Starts(Protocol):
-    """An engine that takes long to start; its start is bounded by itself."""
+    """An engine that takes long to start; its start has its own time limit."""
 
     def start(self) -> None:
-        """Start it; harmless when it has started."""
+        """Start the engine; harmless if it has started."""
 
 
 def run_scenario(
@@ -165,9 +165,9 @@ def run_scenario(
 
     Args:
         source: the scenario, or the path of its file.
-        options: how to run it.
-        progress: is called about ten times a second with how far it has come.
-        cancelled: is asked about ten times a second whether to stop.
+        options: the options of the run.
+        progress: a function that gets the progress about ten times a second.
+        cancelled: a function that returns whether to stop; it is called about ten times a second.
 
     Raises:
         DispatchLabError: the scenario or an option cannot be used.
@@ -213,7 +213,7 @@ _LATE: Final = "interrupted after the exploration"
 
 
 class _Subject(NamedTuple):
-    """The subject of a run: a scenario, on the engine of a name."""
+    """The subject of a run: a scenario and an engine."""
 
     scenario: Scenario
     engine: EngineName
@@ -224,7 +224,7 @@ class _Subject(NamedTuple):
 
 
 def _load(source: str | Scenario, options: RunOptions) -> _Subject:
-    """Read the scenario, and refuse one that cannot be run."""
+    """Read the scenario, and refuse a scenario that cannot be run."""
     scenario = load_scenario(source, allow_import=options.allow_import) if isinstance(source, str) else source
     name: EngineName = options.engine or "lab"
     check_subject(scenario, options)
@@ -232,7 +232,7 @@ def _load(source: str | Scenario, options: RunOptions) -> _Subject:
 
 
 def _with_default_bounds(options: RunOptions, subject: _Subject) -> RunOptions:
-    """Return the options with the bounds that hold where none was given."""
+    """Return the options with default bounds where none was given."""
     if options.max_memory is None:
         options = replace(options, max_memory=default_memory_bound())
     if subject.is_live and options.timeout_s is None:
@@ -255,7 +255,7 @@ def _as_engine_takes_it(subject: _Subject, options: RunOptions) -> tuple[Scenari
 
 
 def _subject_notes(subject: _Subject, engine: Engine) -> tuple[str, ...]:
-    """Return notes on the file, such as that it is about other semantics."""
+    """Return notes about the file, for example that it names other semantics."""
     scenario = subject.scenario
     if subject.is_live and scenario.semantics not in (None, engine.semantics):
         about = scenario.file or "the scenario"
@@ -264,7 +264,7 @@ def _subject_notes(subject: _Subject, engine: Engine) -> tuple[str, ...]:
 
 
 def _with_counterexample(outcome: Outcome, subject: _Subject, run: Scenario, options: RunOptions) -> Outcome:
-    """Return the outcome with the text of the file that was asked for, or else with a program on the live engine."""
+    """Return the outcome with the text of the requested file, or else with a program for the live engine."""
     if outcome.report.exploration.counterexample is None:
         return outcome
     from dispatchlab.questions.order.counterexamples import kept_text, program_of
@@ -287,7 +287,7 @@ def _found(
     progress: Callable[[Progress], None] | None,
     cancelled: Callable[[], bool] | None,
 ) -> tuple[Exploration, bool]:
-    """Return the findings until the end, a bound or Ctrl-C; and whether it was Ctrl-C."""
+    """Return the findings until the end, a bound or Ctrl-C, and whether Ctrl-C was pressed."""
     found: Exploration | None = None
     if isinstance(engine, Starts):
         engine.start()
@@ -335,7 +335,7 @@ def _explored(
 def _stoppable(
     progress: Callable[[Progress], None] | None, cancelled: Callable[[], bool] | None
 ) -> Callable[[Progress], None] | None:
-    """Return a progress that interrupts: the only signal while a walk runs in another process."""
+    """Return a progress function that can interrupt, which is the only way while a walk runs in another process."""
     if cancelled is None:
         return progress
 
@@ -365,12 +365,12 @@ def run_scenarios(
 
     Args:
         files: the scenarios.
-        options: how to run each.
+        options: the options of the runs.
         progress: see `ProgressOf`.
-        finished: is called with a file as soon as its exploration has ended.
+        finished: a function that gets each file when its exploration has ended.
 
     Yields:
-        Each file with its outcome; after Ctrl-C also what was under way.
+        Each file with its outcome; after Ctrl-C, also the interrupted one.
     """
     with kept_engines():
         for path in files:

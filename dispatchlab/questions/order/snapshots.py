@@ -1,4 +1,4 @@
-"""Snapshots at every step: each state that registrations and releases lead to, once, with what the step changed."""
+"""Snapshots at every step: each state that registrations and releases lead to, with the changes of the step."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TooManySnapshotsError(DispatchLabError):
 
 
 class NoStatesError(DispatchLabError):
-    """The states between cannot be shown: the engine's state cannot be read."""
+    """The states between cannot be shown, because the engine's state cannot be read."""
 
     engine: str
 
@@ -59,15 +59,15 @@ def _(value: Way) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The observations with a set of registrations in force; several where they depend on the order.
+    """An observation of an active set; a set has several if the observation depends on the order.
 
     Args:
         number: its number.
-        registered: what is in force.
-        orders: how many orders of registration lead there; 0 for one that releases alone lead to.
-        ways: the steps that lead there. The release that takes a registration back to where it came from is left out.
-        look: what is observed.
-        same_as: the first snapshot that shows the same; None for itself.
+        registered: the active registrations.
+        orders: the number of registration orders that lead to it; 0 if only releases lead to it.
+        ways: the steps that lead to it, without the release that returns to the moment before a registration.
+        look: the observation.
+        same_as: the first equal snapshot; None for the first one itself.
     """
 
     number: int
@@ -83,11 +83,11 @@ class Snapshots:
     """The snapshots of a scenario.
 
     Args:
-        registrations: what each registration is.
+        registrations: a text for each registration.
         names: a short name for each.
         keys: the rows of tables that are shown; all of them when there are none.
-        moments: the snapshots, nothing registered first.
-        sequences: how many sequences they stand for: orders of registration times orders of release.
+        moments: the snapshots, beginning without registrations.
+        sequences: the number of sequences that they cover: orders of registration times orders of release.
     """
 
     registrations: tuple[str, ...]
@@ -102,7 +102,7 @@ def snapshots_of(engine: Engine, scenario: Scenario) -> Snapshots:
 
     Args:
         engine: the engine.
-        scenario: what is registered, with what can be explored of Python among it.
+        scenario: the scenario.
 
     Raises:
         TooManySnapshotsError: there are too many states.
@@ -127,7 +127,7 @@ def snapshots_of_file(path: str, *, semantics: str | None, allow_import: bool = 
 
 
 class _Moments:
-    """The snapshots while they are collected: one for each set and observation."""
+    """Collects the snapshots: one for each set and observation."""
 
     def __init__(self) -> None:
         self.looks: list[tuple[int, Look]] = []
@@ -210,7 +210,7 @@ def _orders(found: ReachableStates, count: int, steps: Mapping[tuple[int, Step],
 
 
 class Row(NamedTuple):
-    """A line of a snapshot: `+` where it is new, `-` where it is gone, else a blank; and the key of a table's row."""
+    """A line of a snapshot: `+` if it is new, `-` if it is gone, else a blank; and the key of a table's row."""
 
     mark: str
     text: str
@@ -221,9 +221,9 @@ def rows_between(before: Look | None, after: Look, keys: Collection[str]) -> lis
     """Return the observations after a step, with its changes.
 
     Args:
-        before: what was seen before it; None to mark nothing.
-        after: what is seen after it.
-        keys: the rows of tables that count; all of them when there are none.
+        before: the observation before the step; None to mark nothing.
+        after: the observation after the step.
+        keys: the rows of tables to use; empty for all.
     """
     rows: list[Row] = []
     for at, snapshot in enumerate(after[0]):

@@ -1,4 +1,4 @@
-"""Snapshots at every step as blocks: each with what its step changed, and the orders that lead there."""
+"""Snapshots at every step as blocks: each with the changes of its step, and the orders that lead to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dispatchlab.views.formatting import counted, key_names
 
 
 def snapshot_lines(found: Snapshots) -> Iterator[Block]:
-    """Return the snapshots as plain text: every line of each, `+` and `-` before the changes of its first step."""
+    """Return the snapshots as plain text, with `+` and `-` before the changes of the first step to each."""
     yield Line(f"snapshots: {_summary(found)}")
     for moment in found.moments:
         yield Line()
@@ -52,7 +52,7 @@ def _moment(moment: Moment, found: Snapshots) -> Iterator[Block]:
 
 
 def _ways(moment: Moment) -> list[Way | None]:
-    """Return the steps that lead to a snapshot; refused ones without a change come last."""
+    """Return the steps that lead to a snapshot; refused steps without a change come last."""
     ways = sorted(moment.ways, key=lambda way: (way.source == moment.number, way.step < 0))
     is_reached = bool(ways) and ways[0].source != moment.number
     return [*ways] if is_reached else [None, *ways]
@@ -69,7 +69,7 @@ def _changes(moment: Moment, way: Way | None, found: Snapshots) -> list[Row]:
 
 
 def grouped_rows(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with one for neighbouring keys of the same content."""
+    """Return the rows, with one row for neighbouring keys with the same content."""
     made: list[Row] = []
     for in_table, some in groupby(rows, key=lambda row: bool(row.key)):
         if not in_table:

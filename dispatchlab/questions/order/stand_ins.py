@@ -1,4 +1,4 @@
-"""Stand-ins for what PyTorch cannot register: boxed kernels for those of C++, its own classes for those of packages."""
+"""Stand-ins for registrations that PyTorch cannot make: boxed kernels for C++ kernels, PyTorch's own custom classes."""
 
 # Note [What a stand-in leaves out]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -36,7 +36,7 @@ _CLASSES = (
 
 
 def with_known_classes(registrations: Sequence[Registration]) -> tuple[tuple[Registration, ...], tuple[str, ...]]:
-    """Return the registrations with known classes in place of those that PyTorch lacks, and the names of these.
+    """Replace custom classes that PyTorch lacks by known classes; return the registrations and the replaced names.
 
     See Note [Stand-ins for custom classes].
     """
@@ -72,7 +72,7 @@ def with_known_classes(registrations: Sequence[Registration]) -> tuple[tuple[Reg
 
 
 def class_note(classes: Sequence[str]) -> str:
-    """Return the note of a report on stand-ins for classes."""
+    """Return the note of a report about stand-ins for classes."""
     return (
         f"classes of PyTorch stand in schemas for {', '.join(classes)}, which this PyTorch does not have without the "
         "package"
@@ -113,7 +113,7 @@ def with_stand_ins(registrations: Sequence[Registration]) -> tuple[tuple[Registr
 
 
 def stand_in_note(count: int) -> str:
-    """Return the note of a report on stand-ins."""
+    """Return the note of a report about stand-ins."""
     kernels = "kernel" if count == 1 else "kernels"
     return (
         f"{count:,} C++ {kernels} had boxed stand-ins at the same keys: PyTorch did not compare the signatures and "

@@ -1,5 +1,5 @@
-"""Whether packages still register what was recorded of them.
+"""Whether packages still register what their record contains.
 
-- `blocks`: the check of a record as blocks: what packages register now, beside what they did.
-- `check_record`: check a record: do packages still register what was recorded of them, and if not, what differs?
+- `blocks`: the check of a record as blocks: the present registrations beside the recorded ones.
+- `check_record`: compare a record with the present registrations of its packages.
 """

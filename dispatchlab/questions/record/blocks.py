@@ -1,4 +1,4 @@
-"""The check of a record as blocks: what packages register now, beside what they did."""
+"""The check of a record as blocks: the present registrations beside the recorded ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _(value: RecordCheck) -> object:
 
 
 def _lines(found: RecordCheck) -> Iterator[Line]:
-    """Return one line when nothing differs; else the differences by operator, and how to accept them."""
+    """Return one line if nothing differs; else the differences by operator, and how to accept them."""
     packages = " and ".join(found.packages)
     verb = "registers" if len(found.packages) == 1 else "register"
     if found.is_same:

@@ -1,6 +1,6 @@
-"""Check a record: do packages still register what was recorded of them, and if not, what differs?
+"""Check a record: compare it with the present registrations of its packages.
 
-`check_record` imports the packages in a process of its own; `compare_records` compares two records as values.
+`check_record` imports the packages in a new process; `compare_records` compares two records as values.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class RecordChange:
     """One registration that differs between two records.
 
     Args:
-        kind: whether it is in the second alone, in the first alone, or in both and different.
+        kind: whether it is only in the second record, only in the first, or different in both.
         registration: what it is, such as `impl my::op CPU`.
         operator: the operator; None for a fallback and a claim.
-        before: what the first record has of it; None when it came.
-        after: what the second record has of it; None when it went.
-        debug: where it is registered, by the second record if it is there.
+        before: its form in the first record; None if it is new.
+        after: its form in the second record; None if it is gone.
+        debug: its debug text, from the second record if possible.
     """
 
     kind: ChangeKind
@@ -82,11 +82,11 @@ class RecordCheck:
         file: the record.
         packages: the packages.
         torch: the version of the PyTorch that they were imported into.
-        then: how many registrations the record has.
-        now: how many there are.
-        changes: what differs, by operator.
-        unreadable: what could not be read or written, a sentence each.
-        text: a record of what there is now.
+        then: the number of registrations in the record.
+        now: the number of present registrations.
+        changes: the differences, by operator.
+        unreadable: a sentence for each part that could not be read or written.
+        text: a record of the present registrations.
     """
 
     file: str
@@ -100,27 +100,27 @@ class RecordCheck:
 
     @property
     def is_same(self) -> bool:
-        """True when everything is registered as it was."""
+        """True if all registrations are as recorded."""
         return not self.changes
 
     @property
     def exit_code(self) -> int:
-        """0 when everything is registered as it was, else 1."""
+        """0 if all registrations are as recorded, else 1."""
         return 0 if self.is_same else 1
 
 
 def check_record(file: str, packages: Sequence[str] = (), *, name: str = "") -> RecordCheck:
     """Import packages in a new process, and compare their registrations with a record.
 
-    Source locations do not count, and neither do the defs of operators of others that a record repeats.
+    Source locations are not compared, nor the defs of other packages' operators that a record repeats.
 
     Args:
         file: the record.
-        packages: the packages; those that the record names when left out.
-        name: what to call the record; its path when left out.
+        packages: the packages; default: those that the record names.
+        name: the name of the record in output; default: its path.
 
     Raises:
-        NoPackagesError: neither names a package.
+        NoPackagesError: no package is named.
         ScenarioError: the record cannot be used.
         DispatchLabError: PyTorch or a package cannot be imported.
     """
@@ -139,9 +139,9 @@ def compare_with_record(file: str, before: Scenario, found: PackageRecord, packa
     """Compare a new record with an older one.
 
     Args:
-        file: what to call the older record.
-        before: what it holds.
-        found: what was recorded now.
+        file: the name of the older record.
+        before: the older record.
+        found: the new record.
         packages: the packages that were imported for it.
     """
     after = parse_scenario(found.text, file=file)
@@ -156,12 +156,12 @@ def compare_with_record(file: str, before: Scenario, found: PackageRecord, packa
 
 
 def compare_records(before: Scenario, after: Scenario, *, foreign: Collection[str] = ()) -> tuple[RecordChange, ...]:
-    """Return the differences between two records, by operator; the order of different names does not count.
+    """Return the differences between two records, by operator; the order of different names is not compared.
 
     Args:
         before: the first record.
-        after: the second.
-        foreign: operators of others, whose defs are not compared.
+        after: the second one.
+        foreign: operators of other packages, whose defs are not compared.
     """
     sides = [_by_name(each, foreign) for each in (before, after)]
     changes = [
@@ -177,9 +177,9 @@ class _Item:
     """A part of a record that is compared: a def, a kernel, a call.
 
     Args:
-        name: what identifies it.
-        operator: the operator that it is about.
-        value: what it says besides.
+        name: its identity.
+        operator: its operator.
+        value: its other properties.
         debug: where it is registered.
     """
 
@@ -206,7 +206,7 @@ def _is_foreign(registration: Registration, foreign: Collection[str]) -> bool:
 
 
 def _changes(name: str, before: list[_Item], after: list[_Item]) -> Iterator[RecordChange]:
-    """Return the changes; of several registrations of one name the last is in force, so their order counts."""
+    """Return the changes; if a name has several registrations, the last is in force, so their order is compared."""
     olds, news = ([item.value for item in side] for side in (before, after))
     if olds == news:
         return
@@ -226,7 +226,7 @@ _PLAIN = (TorchLibraryFunction.DEFINE, TorchLibraryFunction.IMPL)
 
 
 def _items(registration: Registration, namespace: str) -> Iterator[_Item]:
-    """Return the parts of a registration; it is the same with and without `define` or `impl` of torch.library."""
+    """Return the parts of a registration, without a difference for `define` or `impl` of torch.library."""
     match registration:
         case Def():
             name = str(registration.operator.within(namespace))

@@ -1,4 +1,4 @@
-"""What `check` is about: the packages of the checkout with its settings, or packages that were named."""
+"""The subject of `check`: the packages of the checkout with its settings, or named packages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dispatchlab.registries.builds import default_registry
 
 
 class NoPackageError(DispatchLabError):
-    """Nothing says which package is checked."""
+    """It is not clear which package to check."""
 
     checkout: Checkout
 
@@ -45,11 +45,11 @@ class CheckSubject(NamedTuple):
 
     Args:
         packages: the modules.
-        sources: the scenarios and registries, for which only lint is asked.
+        sources: the scenarios and registries; only lint is asked about them.
         records: the files of their records.
         fails: the questions whose findings fail the check.
-        baseline: the file of the findings that are accepted; None for none.
-        settings: what the project says of rules; of another package it says nothing.
+        baseline: the file of accepted findings; None without one.
+        settings: the rules in the settings of the project; they do not apply to other packages.
     """
 
     packages: tuple[str, ...]
@@ -61,12 +61,12 @@ class CheckSubject(NamedTuple):
 
 
 def check_subject(packages: Sequence[str], *, report: Callable[[str], None]) -> CheckSubject:
-    """Return the packages of the checkout around this folder; their modules can be imported from then on.
+    """Return the packages of the checkout around this folder; afterwards, their modules can be imported.
 
     Args:
-        packages: the modules, paths to them, or scenarios and registries. When there are none: the modules of the
-            settings, or the one with the name of the project, or else the bundled registry of the installed PyTorch.
-        report: is called with a sentence about modules that are not installed.
+        packages: the modules, paths to them, or scenarios and registries. If empty: the modules of the settings, or
+            the module with the name of the project, or else the bundled registry of the installed PyTorch.
+        report: a function that gets a sentence about modules that are not installed.
 
     Raises:
         NoPackageError: no module was named, and there are several; or some are modules and some are not.

@@ -1,4 +1,4 @@
-"""The checkout of a package: its root, and the module that its operators are probably registered by."""
+"""The checkout of a package: its root, and the module that probably registers its operators."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Checkout:
     Args:
         root: its folder.
         modules: the modules that may register operators, the most likely one first.
-        certain: whether the first one has the name of the distribution, or is the only one.
+        certain: whether the first module has the name of the distribution, or is the only one.
         source: the folder that has the modules, for `sys.path`.
     """
 
@@ -40,7 +40,7 @@ class Checkout:
 
 
 def find_checkout(start: Path) -> Checkout:
-    """Return the checkout around a folder: the nearest folder upwards with a project's file, else the folder itself."""
+    """Return the checkout around a folder: the nearest folder above with a project's file, else the folder itself."""
     root = _root(start)
     source = _source(root)
     named = []
@@ -53,10 +53,10 @@ def find_checkout(start: Path) -> Checkout:
 
 
 def module_at(text: str) -> tuple[str, Path] | None:
-    """Return the module that a path means and the folder to import it from; None where the text is no path.
+    """Return the module at a path, and the folder to import it from; None if the text is not a path.
 
     Args:
-        text: what a user typed: a folder with a package in it, the folder of a package, or a file of Python.
+        text: the text of a user: a folder with a package in it, the folder of a package, or a Python file.
     """
     path = Path(text).resolve()
     if text.isidentifier() or not path.exists():
@@ -74,7 +74,7 @@ def module_at(text: str) -> tuple[str, Path] | None:
 
 @contextmanager
 def reachable(start: Path) -> Iterator[None]:
-    """Let the modules of the checkout around a folder be imported meanwhile, after all that is installed."""
+    """Allow imports of modules of the checkout around a folder in this block; installed modules come first."""
     folder = str(_source(_root(start)))
     if folder in sys.path:
         yield
@@ -110,7 +110,7 @@ def _packages(source: Path) -> list[str]:
 
 
 def _distribution(root: Path) -> str:
-    """Return the name of the distribution; the name of the folder when no file says it."""
+    """Return the name of the distribution; the name of the folder if no file has it."""
     try:
         project = tomllib.loads(read_configuration(root / "pyproject.toml").decode())
         name = project.get("project", {}).get("name") or project.get("tool", {}).get("poetry", {}).get("name")

@@ -1,4 +1,4 @@
-"""Known defects of PyTorch, and which of them the installed one has: each is looked for by a program of its own."""
+"""Known defects of PyTorch: a program for each shows whether the installed PyTorch has it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class UnknownDefectError(DispatchLabError):
 
 
 class NoProgramRanError(DispatchLabError):
-    """No program of a defect could be run, so that nothing is known."""
+    """No program of a defect could be run."""
 
     torch: str
     why: str
@@ -43,11 +43,11 @@ class KnownDefect:
 
     Args:
         name: its name.
-        what: what it means, in a line.
+        what: a line that describes it.
         page: the address of the page that describes it.
-        program: plain PyTorch that ends with 1 where PyTorch has the defect.
-        found: whether the installed PyTorch has it; None when its program could not be run, or was not.
-        said: what the program found, or why it could not be run; empty when PyTorch does not have the defect.
+        program: a PyTorch program that exits with 1 if PyTorch has the defect.
+        found: whether the installed PyTorch has it; None if its program did not run.
+        said: the result of the program, or why it could not be run; empty if PyTorch does not have the defect.
     """
 
     name: str
@@ -59,10 +59,10 @@ class KnownDefect:
 
 
 def known_defects(names: Sequence[str] = ()) -> tuple[KnownDefect, ...]:
-    """Return the known defects, or those of these names.
+    """Return the known defects, or those with these names.
 
     Raises:
-        UnknownDefectError: a name is no defect's.
+        UnknownDefectError: no defect has one of the names.
     """
     text = files("dispatchlab.questions.setup").joinpath("defects.json").read_text(encoding="utf-8")
     pages: dict[str, list[list[str]]] = json.loads(text)
@@ -82,7 +82,7 @@ def run_defects() -> tuple[str, tuple[KnownDefect, ...]]:
     """Run the program of each known defect on the installed PyTorch.
 
     Returns:
-        The version of PyTorch, and each defect with what its program found.
+        The version of PyTorch, and each defect with the result of its program.
 
     Raises:
         NoForkError: this system cannot copy a process.
@@ -117,7 +117,7 @@ def _with(defect: KnownDefect, error: str) -> KnownDefect:
 
 
 def defects_view(version: str, found: Sequence[KnownDefect]) -> View[object]:
-    """Return the view of PyTorch's defects, then of those that could not be looked for."""
+    """Return the view of PyTorch's defects, then of those whose programs did not run."""
     return View(_value(version, found), lines=lambda _: _lines(version, found))
 
 
@@ -136,6 +136,6 @@ def _lines(version: str, found: Sequence[KnownDefect]) -> Iterator[Line]:
 
 
 def program_view(defect: KnownDefect) -> View[object]:
-    """Return the view of the program of a defect, which says what it is about."""
+    """Return the view of the program of a defect, with a description."""
     text = f"# {defect.what}\n# {defect.page}\n{defect.program}"
     return View(_value("", (defect,)), lines=lambda _: (Code(text),))

@@ -1,4 +1,4 @@
-"""The example of `dispatchlab demo`: two kernels in two orders, what a call returns after each, and the exploration."""
+"""The example of `dispatchlab demo`: two kernels in two orders, a call after each, and the exploration."""
 
 from __future__ import annotations
 

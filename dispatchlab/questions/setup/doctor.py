@@ -1,7 +1,7 @@
-"""What works here: the versions, and each feature tried on the PyTorch that is installed.
+"""The features that work here: the versions, and each feature, tried on the installed PyTorch.
 
-Nothing is concluded from a version. A feature is tried in a worker process, and what it raises is the reason why it
-does not work; a worker that crashes is such a reason, too. `FEATURES` says which commands need which feature.
+A version decides nothing. Each feature is tried in a worker process. If it raises, or if the worker crashes, this is
+the reason why the feature does not work. `FEATURES` says which commands need which feature.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Feature:
     """A feature of dispatchlab that needs the installed PyTorch.
 
     Args:
-        name: what it is.
-        commands: the commands that need it, as a user writes them.
-        limits: whether these commands work without it and find less; else they fail.
+        name: its name.
+        commands: the commands that need it.
+        limits: whether these commands find less without it; else they fail without it.
     """
 
     name: str
@@ -56,12 +56,12 @@ FEATURES: dict[str, Feature] = {
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A feature after it was tried.
+    """The result of a tried feature.
 
     Args:
-        feature: what was tried.
-        state: what became of it.
-        why: what was seen, or why it does not work.
+        feature: the feature.
+        state: the result.
+        why: the observation, or why it does not work.
     """
 
     feature: Feature
@@ -71,13 +71,13 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class TorchFound:
-    """The PyTorch that is installed.
+    """The installed PyTorch.
 
     Args:
-        version: what it says of itself; what its metadata says, when it cannot be imported.
-        semantics: its version as semantics and registries are called, `torch-2.13`.
+        version: its version; if it cannot be imported, the version in its metadata.
+        semantics: the name of its model, such as `torch-2.13`.
         error: why it cannot be imported.
-        tried: each feature, in the order of `FEATURES`; empty when it cannot be imported.
+        tried: each feature, in the order of `FEATURES`; empty if PyTorch cannot be imported.
     """
 
     version: str
@@ -92,7 +92,7 @@ class Diagnosis:
 
     Args:
         facts: versions and optional tools.
-        torch: the PyTorch that is installed; None when there is none.
+        torch: the installed PyTorch; None if there is none.
     """
 
     facts: tuple[Fact, ...]
@@ -100,17 +100,17 @@ class Diagnosis:
 
     @property
     def exit_code(self) -> int:
-        """1 when an installed part does not work, else 0; a machine without PyTorch is well."""
+        """1 if an installed part does not work, else 0; also 0 without PyTorch."""
         torch = self.torch
         broken = torch is not None and (bool(torch.error) or any(one.state == "does not work" for one in torch.tried))
         return int(broken or any(fact.problem for fact in self.facts))
 
 
 def diagnose(*, progress: Callable[[str], None] = lambda name: None) -> Diagnosis:
-    """Look at this machine, and try every feature on the PyTorch that is installed.
+    """Read facts about this machine, and try every feature on the installed PyTorch.
 
     Args:
-        progress: called with the name of each feature before it is tried.
+        progress: a function that gets the name of each feature before it is tried.
     """
     return Diagnosis(facts(), _torch(progress))
 
@@ -149,7 +149,7 @@ def _tried(engine: LiveEngine, probe: str, feature: Feature) -> Tried:
 
 
 def _run(engine: LiveEngine, probe: str) -> str:
-    """Run a probe; of `explore`, explore registrations that do not commute."""
+    """Run a probe; the probe of `explore` explores registrations that do not commute."""
     if probe != "explore":
         return str(engine.ask(f"{_PROBES}:{probe}"))
     from dispatchlab.prover.result import Verdict

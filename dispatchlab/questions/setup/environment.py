@@ -16,8 +16,8 @@ class Fact:
 
     Args:
         name: the subject.
-        value: what was found.
-        problem: whether dispatchlab does not work well because of it.
+        value: the value.
+        problem: whether it is a problem for dispatchlab.
     """
 
     name: str
@@ -44,7 +44,7 @@ def facts() -> tuple[Fact, ...]:
 
 
 def distribution_version(name: str) -> str | None:
-    """Return the version of an installed distribution, by its metadata; None when there is none."""
+    """Return the version of an installed distribution, from its metadata; None if it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:

@@ -1,6 +1,6 @@
 """The files that `dispatchlab init` writes: a folder with a scenario and its golden file, and a workflow.
 
-What exists is kept. Lines for files that are the user's own are printed, not written.
+Existing files are kept. Lines for the user's own files are printed, not written.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Action: TypeAlias = Literal["wrote", "kept"]
 
 
 class ModuleNotClearError(DispatchLabError):
-    """Several modules of a checkout may register operators, or none was found."""
+    """Several modules of a checkout may register operators, or no module was found."""
 
     root: str
     modules: tuple[str, ...]
@@ -44,7 +44,7 @@ class ModuleNotClearError(DispatchLabError):
 
 
 class NothingToRecordError(DispatchLabError):
-    """Importing a module registers nothing."""
+    """The import of a module registers nothing."""
 
     module: str
 
@@ -58,9 +58,9 @@ class PlannedFile:
 
     Args:
         path: the file, relative to the checkout.
-        action: what is done.
-        text: what it will hold; for a file that is kept, what it holds.
-        what: what it is, for the reader.
+        action: the action.
+        text: its new content; for a kept file, its present content.
+        what: a description for the reader.
     """
 
     path: str
@@ -75,12 +75,12 @@ class Plan:
 
     Args:
         root: the checkout.
-        files: in the order in which they are written.
-        notes: what the reader should know, a sentence each.
-        run: the folder that pytest is pointed to, relative to the checkout.
-        module: the module whose record the first scenario is; None for an example.
-        dependent: the scenario whose verdict is order-dependent and not expected to be; None when it is as expected.
-        to_add: a file of the user, and the lines to add to it; no lines when there is nothing to add.
+        files: the files, in the order of writing.
+        notes: sentences for the reader.
+        run: the folder for pytest, relative to the checkout.
+        module: the module of the first scenario, a record; None for an example.
+        dependent: the scenario if its verdict is unexpectedly order-dependent; else None.
+        to_add: a file of the user, and the lines to add to it; the lines may be empty.
     """
 
     root: Path
@@ -95,7 +95,7 @@ class Plan:
         """Write the planned files.
 
         Raises:
-            WriteError: a file could not be written; those before it were.
+            WriteError: a file could not be written; the files before it were written.
         """
         for file in self.files:
             if file.action != "kept":
@@ -116,9 +116,9 @@ def plan(
 
     Args:
         checkout: the checkout.
-        module: the module to record; the one that has the name of the checkout, when left out.
-        record: imports a module elsewhere, and gives what it registers.
-        golden: explores a scenario, and gives its golden file.
+        module: the module to record; default: the module with the name of the checkout.
+        record: a function that imports a module in another process, and returns its registrations.
+        golden: a function that explores a scenario, and returns its golden file.
         ci: the format of findings in the workflow for GitHub, `github` or `sarif`; `none` for no workflow.
 
     Raises:
@@ -165,7 +165,7 @@ def plan(
 def _first_scenario(
     checkout: Checkout, name: str | None, record: Callable[[str], str], notes: list[str], *, required: bool
 ) -> tuple[str | None, str]:
-    """Return the recorded module and its scenario; the example when there is none."""
+    """Return the recorded module and its scenario, or the example if there is no module."""
     try:
         if name is None:
             raise ModuleNotClearError(str(checkout.root), checkout.modules)
@@ -198,7 +198,7 @@ def record_module(module: str) -> str:
 
     Raises:
         TorchMissingError: there is no PyTorch.
-        ImportFailedError: it cannot be imported.
+        ImportFailedError: the module cannot be imported.
         NothingToRecordError: it registers nothing.
     """
     from dispatchlab.questions.sources.recorded_packages import recorded_packages
@@ -272,8 +272,8 @@ def workflow(folder: str, module: str | None, *, sarif: bool) -> str:
 
     Args:
         folder: the folder of the scenarios.
-        module: the module that is checked; None for none.
-        sarif: upload the findings, for which the workflow needs a permission.
+        module: the module to check; None for none.
+        sarif: whether to upload the findings; then the workflow needs a permission.
     """
     check = _SARIF.format(module=module) if sarif else f"      - run: dispatchlab check {module} --format github\n"
     tests = f"      - run: pytest {folder}\n        if: always()\n"

@@ -1,6 +1,6 @@
-"""Probes of the running PyTorch: each tries one feature of dispatchlab on it, and raises what that raises.
+"""Probes of the running PyTorch: each tries one feature of dispatchlab, and raises if the feature fails.
 
-They run in a worker process. A probe returns a sentence about what it saw.
+They run in a worker process. A probe returns a sentence about its observation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _(x):
 
 
 class ProbeFailed(DispatchLabError):
-    """A feature ran to its end, and its result is wrong or not complete."""
+    """A feature ran, but its result is wrong or incomplete."""
 
     reason: str
 
@@ -37,7 +37,7 @@ class ProbeFailed(DispatchLabError):
 
 
 def keys() -> str:
-    """Check that the dispatch keys are known: recordings, tables and predictions name them."""
+    """Check that the dispatch keys are known, because recordings, tables and predictions name them."""
     from dispatchlab.live.bridge.running_keys import running_keys
     from dispatchlab.live.introspection.queries import limits_of, unknown_keys
 

@@ -1,4 +1,4 @@
-"""The ini options that pytest reads in a folder, and the lines that set those of dispatchlab."""
+"""The ini options that pytest reads in a folder, and the lines that set dispatchlab's options."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PytestConfigError(DispatchLabError):
 
 
 def pytest_options(root: Path) -> Mapping[str, Any]:
-    """Return the ini options that are set in a folder, from the first file that has any.
+    """Return the ini options of a folder, from the first file that has some.
 
     Raises:
         PytestConfigError: a file cannot be read.

@@ -1,7 +1,7 @@
-"""What commands take as a source: scenarios, registries, the running PyTorch, by the texts that name them.
+"""Sources of commands: scenarios, registries and the running PyTorch, by their names.
 
 - `engines`: choose an engine by name; the live one is imported on first use.
 - `find_sources`: find scenarios, registries and operators: files, folders, bundled names, and globs.
-- `recorded_packages`: record what packages register, in a worker process.
+- `recorded_packages`: record the registrations of packages, in a worker process.
 - `replay_on_lab`: replay a recorded registry on the lab engine.
 """

@@ -16,7 +16,7 @@ EngineName: TypeAlias = Literal["lab", "torch"]
 
 
 class SemanticsOfTorchError(DispatchLabError):
-    """The semantics of the PyTorch that is installed cannot be chosen."""
+    """The semantics of the installed PyTorch cannot be chosen."""
 
     asked: str
 
@@ -28,7 +28,7 @@ class SemanticsOfTorchError(DispatchLabError):
 
 
 class ImportForLabError(DispatchLabError):
-    """Modules were to be imported for an engine that knows nothing of them."""
+    """Modules were named to import, but the engine imports none."""
 
     module: str
 
@@ -40,7 +40,7 @@ _kept: dict[tuple[str, ...], LiveEngine] | None = None
 
 @contextmanager
 def kept_engines() -> Iterator[None]:
-    """Let all users of the live engine share one meanwhile: its worker takes seconds to start."""
+    """Share one live engine in this block, because its worker takes seconds to start."""
     global _kept
     _kept = {}
     try:
@@ -59,17 +59,17 @@ def engine_for(
     in_file: str | None,
     imports: Sequence[str] = (),
 ) -> Iterator[Engine]:
-    """Return the engine that a command asks for.
+    """Return the engine for a command.
 
     Args:
         name: `lab` or `torch`.
         asked: the semantics of `--semantics`, if it was given.
-        in_file: the semantics that the scenario names, if it does; without either, the lab engine is that of
-            the newest PyTorch.
-        imports: modules that the live engine imports first.
+        in_file: the semantics that the scenario names, if any; without both, the lab engine has the model of the
+            newest PyTorch.
+        imports: modules to import into the live engine first.
 
     Raises:
-        UnknownSemanticsError: there are no semantics of that name.
+        UnknownSemanticsError: no semantics have this name.
         SemanticsOfTorchError: semantics were requested for the live engine.
         ImportForLabError: modules were named for the lab engine.
         TorchMissingError: there is no PyTorch here.

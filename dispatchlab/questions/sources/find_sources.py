@@ -35,11 +35,11 @@ class ImportOfRecordError(DispatchLabError):
 
 
 def source_with_package(source: str, *, reach: Callable[[], None] | None = None) -> tuple[str, tuple[str, ...]]:
-    """Return a source, and the package that is imported into it: `live` where the source is the name of a package.
+    """Return a source, and the package to import into it; for the name of a package, the source is `live`.
 
     Args:
         source: the source.
-        reach: is called before a package is looked for.
+        reach: a function that is called before a package is searched.
     """
     parts = source.split(".")
     if (
@@ -63,7 +63,7 @@ def source_with_package(source: str, *, reach: Callable[[], None] | None = None)
 
 
 def is_scenario_source(text: str) -> bool:
-    """Return whether a source is a scenario, by the beginning of its text or the end of its name."""
+    """Return whether a source is a scenario; the beginning of its text or the end of its name shows this."""
     found = content_of(text)
     if found is not None:
         return found.kind is FileKind.SCENARIO
@@ -71,7 +71,7 @@ def is_scenario_source(text: str) -> bool:
 
 
 def check_source(text: str) -> None:
-    """Make sure that a file is a scenario or a registry, or nothing that is known.
+    """Check that a file is a scenario, a registry, or unknown.
 
     Raises:
         OtherFileError: it is another file of dispatchlab, such as a replay.
@@ -82,7 +82,7 @@ def check_source(text: str) -> None:
 
 
 def is_registry_source(text: str) -> bool:
-    """Return whether a source is a registry: `live`, the name of a bundled one, or a registry file."""
+    """Return whether a source is a registry: `live`, the name of a bundled registry, or a registry file."""
     return text == LIVE or bundled_name(text) is not None or is_registry_file(text)
 
 
@@ -93,18 +93,18 @@ def recorded_from(
     python: bool = False,
     report: Callable[[str], None] | None = None,
 ) -> Recorded:
-    """Return the registry that a source means.
+    """Return the registry of a source.
 
     Args:
-        source: `live`, which is read in a process of its own, the name of a bundled registry, a registry file, or a
-            scenario, which is run in the order of its file; registrations that are refused are left out.
-        imports: modules to import first, for `live` alone.
-        python: read what Python registers in `live`, too, for which Inductor and DTensor are imported.
-        report: is called with a sentence for each registration of a scenario that is refused, and for a backend that a
-            package has renamed.
+        source: `live`, which is read in a new process, the name of a bundled registry, a registry file, or a
+            scenario, which is run in the order of its file, without refused registrations.
+        imports: modules to import first, only for `live`.
+        python: also read registrations of Python in `live`, which imports Inductor and DTensor.
+        report: a function that gets a sentence about each refused registration of a scenario, and about a renamed
+            backend.
 
     Raises:
-        UnknownRegistryError: there is no such name and no such file.
+        UnknownRegistryError: no registry has this name, and there is no such file.
         RegistryFileError: a file cannot be read, or is damaged.
         ImportOfRecordError: `imports` for a source that is not `live`.
         DispatchLabError: PyTorch or a module cannot be imported, or a scenario cannot be used.
@@ -125,7 +125,7 @@ def recorded_from(
 
 
 def check_sources(sources: Sequence[str]) -> None:
-    """Make sure that several sources can be read before work begins on the first, which may take long.
+    """Check that several sources can be read, before work on the first source begins, which may take long.
 
     Raises:
         DispatchLabError: as `recorded_from` would raise it.
@@ -162,7 +162,7 @@ def report_unreadable(registry: Registry, report: Callable[[str], None] | None) 
 
 
 def report_renamed(privateuse1: str, report: Callable[[str], None] | None) -> None:
-    """Report the name that a package gave the PrivateUse1 backend, if it did."""
+    """Report the name that a package gave the PrivateUse1 backend, if there is one."""
     if privateuse1 and report is not None:
         from dispatchlab.registries.builds import renamed_text
 
@@ -179,7 +179,7 @@ def report_renamed(privateuse1: str, report: Callable[[str], None] | None) -> No
 
 
 def foundations_in(scenario: Scenario, beneath: Recorded) -> frozenset[int]:
-    """Return the registrations of a scenario that the registry beneath has already: its defs, as it has them."""
+    """Return the registrations of a scenario that the registry beneath already has: equal defs."""
     from dispatchlab.model.registration import Def
 
     def is_there(registration: object) -> bool:
@@ -192,10 +192,10 @@ def foundations_in(scenario: Scenario, beneath: Recorded) -> frozenset[int]:
 
 
 def registry_of_scenario(scenario: Scenario) -> Recorded | None:
-    """Return the registry that a scenario names; None when it stands alone. A file is looked for beside the scenario.
+    """Return the registry that a scenario names; None without one. A file name is relative to the scenario.
 
     Raises:
-        UnknownRegistryError: there is no such name and no such file.
+        UnknownRegistryError: no registry has this name, and there is no such file.
         RegistryFileError: the file cannot be read, or is damaged.
     """
     if scenario.registry is None:
@@ -259,10 +259,10 @@ def _report_missing_registry(scenario: Scenario, source: str, report: Callable[[
 
 
 def in_either(first: Iterable[str], second: Iterable[str], asked: Sequence[str]) -> frozenset[str]:
-    """Return the operators of two sources that names and globs mean.
+    """Return the operators of two sources for names and globs.
 
     Raises:
-        UnknownOperatorError: one means none.
+        UnknownOperatorError: one of them fits no operator.
     """
     every = tuple(sorted({*first, *second}))
     found: set[str] = set()
@@ -275,10 +275,10 @@ def in_either(first: Iterable[str], second: Iterable[str], asked: Sequence[str])
 
 
 def chosen(recorded: Recorded, asked: Sequence[str]) -> Iterator[RecordedOperator]:
-    """Return the operators that names and globs mean, each once; all of them when nothing is asked for.
+    """Return the operators for names and globs, each once; all operators if there are no names.
 
     Raises:
-        UnknownOperatorError: one means none.
+        UnknownOperatorError: one of them fits no operator.
         RegistryFileError: the registry is in a file that is damaged.
     """
     if not asked:
@@ -296,7 +296,7 @@ def chosen(recorded: Recorded, asked: Sequence[str]) -> Iterator[RecordedOperato
 
 
 class UnknownTagError(DispatchLabError):
-    """No operator that was chosen has a tag."""
+    """No chosen operator has a tag."""
 
     tag: str
     known: tuple[str, ...]
@@ -307,7 +307,7 @@ class UnknownTagError(DispatchLabError):
 
 
 def with_tags(operators: Iterable[RecordedOperator], tags: Sequence[str]) -> tuple[RecordedOperator, ...]:
-    """Return the operators that have every one of these tags of PyTorch, such as `core`.
+    """Return the operators that have all these tags of PyTorch, such as `core`.
 
     Raises:
         UnknownTagError: none of them has one of the tags.
@@ -324,11 +324,11 @@ class Difference(NamedTuple):
     """The part of a recording that its base registry lacks.
 
     Args:
-        operators: the operators that are new or not the same, by name; source locations do not count.
-        against: what the registry is called; empty when there is none, and `operators` is everything.
-        left_out: how many operators are the same.
-        base: that registry.
-        lazy: how many operators differ by what PyTorch registers for itself when a part of it is first used, alone.
+        operators: the new and different operators, by name; source locations are not compared.
+        against: the name of the registry; if empty, there is none, and `operators` has all operators.
+        left_out: the number of equal operators.
+        base: the registry.
+        lazy: the number of operators that differ only by registrations that PyTorch makes on the first use of a part.
     """
 
     operators: tuple[RecordedOperator, ...]
@@ -341,9 +341,9 @@ class Difference(NamedTuple):
 def own_operators(recorded: Recorded, source: str) -> Difference:
     """Return the operators of a recording that are not in the bundled registry of its PyTorch.
 
-    For a record of packages it is the registry that the record stands on. Everything is its own where there is no such
-    registry, in a bundled registry itself, and where a backend fallback differs, which concerns every operator. Left
-    out is what PyTorch registers for itself when a part of it is first used, where no package changed the operator.
+    For a record of packages, the bundled registry is the one beneath the record. All operators are returned if there is
+    none, for a bundled registry itself, and if a backend fallback differs, which concerns every operator. Registrations
+    that PyTorch makes when a part of it is first used are left out if no package changed the operator.
     """
     from dispatchlab.registries.builds import bundled_for, without_kernels_elsewhere
     from dispatchlab.registries.overlay import Overlay
@@ -371,7 +371,7 @@ def own_operators(recorded: Recorded, source: str) -> Difference:
 
 
 def _shape(operator: RecordedOperator | None) -> object:
-    """Return the facts that the order of its registrations can depend on."""
+    """Return the facts of an operator that can decide whether the order matters."""
     if operator is None:
         return None
     kernels = tuple((kernel.key, kernel.inferred, kernel.flags, kernel.active) for kernel in operator.kernels)
@@ -389,16 +389,16 @@ class TableRowError(DispatchLabError):
 def find_listed(
     recorded: Recorded, asked: str, *, source: str, keys: Collection[DispatchKey] = ()
 ) -> tuple[RecordedOperator, ...]:
-    """Return the operators of a listing that a text means and that have a kernel at a key; there may be none.
+    """Return the operators for a text that have a kernel at one of the keys; the result may be empty.
 
     Args:
         recorded: the registry.
-        asked: as `find_operators` reads it, but a name stands for all its overloads and `*` for all operators.
-        source: what to call the registry, for the error.
-        keys: the keys; any operator will do when there are none.
+        asked: a text for `find_operators`, but a name means all its overloads, and `*` all operators.
+        source: the name of the registry in the error.
+        keys: the keys; empty for all operators.
 
     Raises:
-        UnknownOperatorError: the registry has no operator that is meant.
+        UnknownOperatorError: the registry has no such operator.
     """
     if asked != "*" and not find_names(recorded.names, asked):
         raise UnknownOperatorError(asked, tuple(recorded.names), source)
@@ -409,7 +409,7 @@ def named_key(text: str, privateuse1: str) -> DispatchKey:
     """Return a key by its name, or by the name that a package gave the PrivateUse1 backend.
 
     Raises:
-        UnknownKeyError: no key has that name.
+        UnknownKeyError: no key has this name.
     """
     from dispatchlab.model.keys import DispatchKey, parse_key
 
@@ -421,11 +421,11 @@ def table_rows(keys: Iterable[str], *, privateuse1: str = "") -> tuple[str, ...]
 
     Args:
         keys: names of keys.
-        privateuse1: the name that a package gave the PrivateUse1 backend, which is a name of that key as well.
+        privateuse1: the name that a package gave the PrivateUse1 backend, which also names the key.
 
     Raises:
-        UnknownKeyError: one is no dispatch key; the error names the nearest.
-        TableRowError: one is a key without a row, as an alias key is.
+        UnknownKeyError: a name is not a dispatch key; the error names the nearest key.
+        TableRowError: a key has no row, for example an alias key.
     """
     found = []
     for text in keys:

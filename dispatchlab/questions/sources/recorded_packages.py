@@ -1,4 +1,4 @@
-"""Record what packages register, in a worker process that has PyTorch and nothing else."""
+"""Record the registrations of packages, in a worker process that has only PyTorch."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Bench(NamedTuple):
 
     Args:
         dispatcher: the dispatcher.
-        handles: hold the registrations; they go when this goes.
+        handles: keep the registrations in force.
     """
 
     dispatcher: Dispatcher
@@ -38,16 +38,16 @@ class Bench(NamedTuple):
 
 
 def for_registry(semantics: str | Semantics, *, torch: str = "") -> Semantics:
-    """Return these semantics for a registry: without fallbacks of their own, and with every key that has a slot.
+    """Return these semantics for a registry: without their own fallbacks, and with every key that has a slot.
 
-    What was recorded was registered from C++, which can name keys that no text can.
+    The recorded registrations were made in C++, which can use keys that no text can name.
 
     Args:
         semantics: the semantics, or their name.
-        torch: the PyTorch that was recorded; `strict` has the keys and the precedence of the nearest version.
+        torch: the recorded PyTorch; `strict` has the keys and the precedence of the nearest version.
 
     Raises:
-        UnknownSemanticsError: there are no semantics of that name.
+        UnknownSemanticsError: no semantics have this name.
     """
     if semantics == "strict" and version_of(torch) is not None:
         found = _strict_for(model_for(torch))
@@ -72,9 +72,9 @@ def bench(
 
     Args:
         recorded: the registry.
-        semantics: which dispatcher to replay it on.
-        operators: only these of its operators, and all fallbacks; every operator when left out.
-        shipped: the fallbacks are those that PyTorch ships, which those of packages may replace.
+        semantics: the dispatcher for the replay.
+        operators: only these operators, and all fallbacks; default: every operator.
+        shipped: whether the fallbacks count as PyTorch's own, which packages may replace.
 
     Raises:
         RegistrationError: the dispatcher refuses a registration.
@@ -94,12 +94,12 @@ def registry_on(dispatcher: Dispatcher, origin: str, *, imports: Sequence[str] =
     """Return the registrations of a dispatcher as a record.
 
     Args:
-        dispatcher: any whose dumps are those of PyTorch 2.13, so not one of `pr35061`.
-        origin: what the registry says in place of a version of PyTorch.
-        imports: the packages whose registrations these are.
+        dispatcher: a dispatcher with dumps as in PyTorch 2.13, so not one of `pr35061`.
+        origin: the text that replaces the version of PyTorch.
+        imports: the packages of these registrations.
 
     Raises:
-        DumpError: the dumps are of another kind.
+        DumpError: the dumps have another form.
     """
     entries = [entry for name in dispatcher.operators() if (entry := dispatcher.operator_entry(name)) is not None]
     with dispatcher.register(NameOnly(_UNTOUCHED)):

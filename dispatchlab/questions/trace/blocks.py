@@ -22,8 +22,8 @@ def trace_view(trace: Trace, *, sets: bool = False) -> View[Trace]:
     """Return the view of a trace: a line for each call as in PyTorch's own trace, with the keys of each argument.
 
     Args:
-        trace: what was recorded.
-        sets: show guards, key sets and kernels, too.
+        trace: the trace.
+        sets: also show guards, key sets and kernels.
     """
     return View(trace, lines=partial(_lines, sets=sets))
 
@@ -63,7 +63,7 @@ def _guard_text(guard: TracedGuard) -> str:
 
 
 def _detail_texts(call: TracedCall) -> Iterator[str]:
-    """Return the origin of a call's key set, and what ran."""
+    """Return the origin of a call's key set, and its kernel."""
     if "redispatch" in call.kind:
         yield f"handed over: {set_text(call.keys)}"
     else:
@@ -103,7 +103,7 @@ def _(value: TracedCall) -> dict[str, object]:
 
 
 def summary_view(summary: TraceSummary) -> View[TraceSummary]:
-    """Return the view of a summary: a line for each kernel, and what did not run through the operator's own."""
+    """Return the view of a summary: a line for each kernel, and the calls through fallbacks or decompositions."""
     return View(summary, lines=_summary)
 
 

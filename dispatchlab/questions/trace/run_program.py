@@ -23,7 +23,7 @@ _OURS = str(Path(__file__).parents[2] / "_")[:-1]
 
 
 class UnreadableProgramError(DispatchLabError):
-    """The file that was to be run cannot be read."""
+    """The program file cannot be read."""
 
     path: str
     reason: str
@@ -40,7 +40,7 @@ class Program:
 
     @property
     def imports_torch(self) -> bool:
-        """True when a line of it imports PyTorch."""
+        """True if a line of the program imports PyTorch."""
         try:
             nodes = [*ast.walk(ast.parse(self.source))]
         except (SyntaxError, ValueError):
@@ -74,10 +74,10 @@ def run_program(program: Program, arguments: Sequence[str] = (), *, report: Call
     Args:
         program: the program.
         arguments: its `sys.argv[1:]`.
-        report: is called with what Python would print on standard error when the program ends with an error.
+        report: a function that gets the text that Python would print on standard error for an uncaught error.
 
     Returns:
-        0, the code that it exits with, 1 when it raised something, or 130 when it was interrupted.
+        0, the exit code of the program, 1 if it raised an exception, or 130 if it was interrupted.
     """
     process = os.getpid()
     with _stdout_on_stderr(), _as_main(program, arguments) as main:

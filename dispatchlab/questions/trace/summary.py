@@ -1,4 +1,4 @@
-"""Parts of a trace: the calls of some operators or keys, and which kernels ran how often."""
+"""Parts of a trace: the calls of some operators or keys, and how often each kernel ran."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Trace:
     """A record of calls.
 
     Args:
-        threads: what each thread did.
-        notes: what the trace does not show, a sentence each.
+        threads: the calls of each thread.
+        notes: sentences about what the trace does not show.
     """
 
     threads: tuple[TracedThread, ...]
@@ -26,12 +26,12 @@ class Trace:
 def only(
     threads: Sequence[TracedThread], *, operators: Collection[str] = (), keys: Collection[str] = ()
 ) -> tuple[TracedThread, ...]:
-    """Return the calls that are asked for; the calls inside another call take its place.
+    """Return the selected calls; if a call is not selected, its inner calls replace it.
 
     Args:
         threads: a trace.
-        operators: names, names without overload, or globs; those of `aten` need no namespace. Every one when empty.
-        keys: the keys that a call went to. Every one when empty.
+        operators: names, names without overload, or globs; names of `aten` need no namespace. Empty for all.
+        keys: the keys of the calls. Empty for all.
     """
     if not operators and not keys:
         return tuple(threads)
@@ -60,13 +60,13 @@ class KernelUse:
 
     Args:
         operator: the operator of the kernel.
-        key: the key that it ran at.
-        kernel: where it comes from; empty where that is not known, or where nothing ran.
-        reason: its provenance; None where there is none.
-        source: the key that it is registered at.
-        count: how often it ran.
-        raised: how often it ended with an exception.
-        total_ns: how long it ran in all, with what it called, as far as its ends were seen.
+        key: the key at which it ran.
+        kernel: its debug text; empty if unknown, or if no kernel ran.
+        reason: its reason in the table; None without one.
+        source: the key of its registration.
+        count: the number of its runs.
+        raised: the number of its runs that raised.
+        total_ns: the total time of its runs, with inner calls, if their ends were seen.
     """
 
     operator: str
@@ -84,11 +84,11 @@ class TraceSummary:
     """The kernels that ran in a trace.
 
     Args:
-        calls: how many calls there were.
-        redispatches: how many redispatches.
-        operators: how many operators they were of.
-        threads: how many threads made them.
-        kernels: which kernels ran, the most frequent first.
+        calls: the number of calls.
+        redispatches: the number of redispatches.
+        operators: the number of called operators.
+        threads: the number of calling threads.
+        kernels: the kernels that ran, the most frequent first.
         notes: what the trace does not show.
     """
 

@@ -1,4 +1,4 @@
-"""`TorchTrace`: what the installed PyTorch's operators do inside of a `with` block, as calls."""
+"""`TorchTrace`: the calls of the installed PyTorch's operators inside of a `with` block."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ UNREADABLE: Final = "the slots of this PyTorch cannot be read, so each kernel is
 
 
 class TorchTrace:
-    """The work of PyTorch's operators inside a `with` block, in the thread of the block.
+    """The calls of PyTorch's operators inside a `with` block, in the thread of the block.
 
-    It is read after the block. One trace can be on at a time.
+    Read it after the block. Only one trace can be active.
 
     Args:
-        limit: how many calls are kept; later ones are counted alone.
+        limit: the number of calls to keep; later calls are only counted.
 
     Raises:
         TorchMissingError: PyTorch is not installed.
-        TorchTraceError: another trace is on.
+        TorchTraceError: another trace is active.
     """
 
     def __init__(self, *, limit: int = LIMIT) -> None:
@@ -62,12 +62,12 @@ class TorchTrace:
 
     @property
     def threads(self) -> tuple[TracedThread, ...]:
-        """The events of the thread; none before the block is over."""
+        """The events of the thread; empty before the end of the block."""
         return self._threads if self._is_over else ()
 
     @property
     def calls(self) -> tuple[TracedCall, ...]:
-        """Every call at every depth, in the order in which they began."""
+        """All calls at every depth, in the order of their beginning."""
         return tuple(call for thread in self.threads for call in calls_in(thread.steps))
 
     @property
@@ -86,7 +86,7 @@ class TorchTrace:
 
     @cached_property
     def _operators(self) -> Mapping[str, _Operator]:
-        """The operators that were called, as they are when the trace is over."""
+        """The called operators, in their state at the end of the trace."""
         names = [name_of(name) for name in sorted(set(_names(self._recorder.calls)))]
         looked = zip(look_at(names), keys_by_rule(names), strict=True)
         return {str(snapshot.operator): _Operator(snapshot, rules) for (snapshot, _), rules in looked}
@@ -111,7 +111,7 @@ class _Operator:
     """An operator with the kernels that its calls use.
 
     Args:
-        snapshot: what PyTorch shows of it, the slots included.
+        snapshot: PyTorch's output about it, including the slots.
         by_rule: the keys whose kernels are known to redispatch.
     """
 
@@ -127,7 +127,7 @@ class _Operator:
         self._chains: dict[object, tuple[DispatchKeySet, ...]] = {}
 
     def kernel(self, keys: DispatchKeySet) -> tuple[TracedKernel | None, str]:
-        """Return the kernel of a hop with this set, and a note on it."""
+        """Return the kernel of a hop with this key set, and a note about it."""
         key = RUNTIME_KEYS[keys.slot()]
         held, computed = self._held.get(key), self._computed.get(key)
         note = "" if held == computed else f"a stale slot: the table says {_text(computed)}"
@@ -136,14 +136,14 @@ class _Operator:
         return TracedKernel(held.debug, held.provenance, self._source(key, held), ""), note
 
     def chain(self, call: RecordedCall) -> tuple[DispatchKeySet, ...]:
-        """Return the key sets of a call's hops: the first, those that rules of PyTorch give, and the last."""
+        """Return the key sets of a call's hops: the first set, sets by PyTorch's rules, and the last set."""
         same = (tuple(call.each.items()), call.included, call.excluded, call.below)
         if same not in self._chains:
             self._chains[same] = self._found_chain(call)
         return self._chains[same]
 
     def base(self, call: RecordedCall) -> DispatchKeySet:
-        """Return the set of a call before fallthroughs are masked."""
+        """Return the key set of a call before keys with fallthroughs are removed."""
         applied = masks_of(call.included, call.excluded)
         return DispatchKeySet((_union(call.each).bits | applied.included) & applied.kept)
 
@@ -162,7 +162,7 @@ class _Operator:
         return (first,) if first == last else (first, last)
 
     def _source(self, key: DispatchKey, held: TableEntry) -> str:
-        """Return the key that the kernel in a slot is registered at."""
+        """Return the key of the registration of the kernel in a slot."""
         *aliases, source = aliases_of(held.provenance) or (key,)
         return key_text(next((alias for alias in aliases if self._registered.get(alias) == held.debug), source))
 

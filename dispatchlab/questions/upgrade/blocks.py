@@ -42,7 +42,7 @@ def upgrade_view(report: UpgradeReport, *, everything: bool = False) -> View[Upg
     """Return the view of an upgrade.
 
     Args:
-        report: what was found.
+        report: the report of the check.
         everything: all details instead of the first of each part.
     """
     return View(report, document=_document, torch=report.after.torch, whole=everything)

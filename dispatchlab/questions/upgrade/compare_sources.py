@@ -38,7 +38,7 @@ class Side:
 
     Args:
         source: what the user called it.
-        torch: the PyTorch that it is of.
+        torch: its version of PyTorch.
         operators: how many it has.
         model: the name of the dispatcher that it is read under.
     """
@@ -55,7 +55,7 @@ class UpgradeReport:
 
     Args:
         before: the first registry.
-        after: the second.
+        after: the second one.
         upgrade: what differs.
         package: what it means for the registrations of a package, when that was asked for.
         layer: what is compared; with `python` the upgrade is about no operator.
@@ -93,7 +93,7 @@ def upgrade_sources(
 
     Args:
         before: the first source: `live`, the name of a bundled registry, a file, or a scenario.
-        after: the second.
+        after: the second one.
         imports: modules to import into the one that is `live`; into the second when both are, so that `live` twice is
             the registry without the imports and then with them.
         operators: names and globs of the operators to compare; all of them, and the fallbacks, when there are none.
@@ -186,7 +186,7 @@ def compare_registries(
 
     Args:
         before: the first.
-        after: the second.
+        after: the second one.
         models: the dispatchers that they are read under.
         operators: compare these alone; all, and the fallbacks, when left out.
         reduced: what to compare of an operator that differs, on either side.

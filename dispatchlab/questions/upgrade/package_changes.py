@@ -111,7 +111,7 @@ def package_upgrade(
 
     Args:
         before: the first registry.
-        after: the second.
+        after: the second one.
         models: the dispatchers that they are read under.
         source: the scenario or recording, or its file.
 

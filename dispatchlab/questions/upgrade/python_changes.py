@@ -73,7 +73,7 @@ def python_upgrade(before: PythonLayer, after: PythonLayer, *, operators: Collec
 
     Args:
         before: the first.
-        after: the second.
+        after: the second one.
         operators: compare these alone; all when left out.
     """
     compared, left = [], []

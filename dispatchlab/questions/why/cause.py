@@ -1,4 +1,4 @@
-"""A cause: what recognises it, the sentence, the fix, and what would be wrong to advise."""
+"""A cause: how to recognise it, its sentence, its fix, and a wrong advice."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Cause:
     Args:
         code: its number, such as `WHY101`.
         title: a short name.
-        wrong: what would be wrong to advise, and why.
-        rows: how it is recognised and what is said, asked in order.
-        pattern: expressions, one of which a message must match; the rows have others.
-        look: returns what the rows cannot see themselves, or None where the failure is another one.
-        dispatcher: the dispatcher or what registers on it is concerned; False for what only looks so.
+        wrong: a wrong advice, and why it is wrong.
+        rows: its conditions and texts, tried in order.
+        pattern: expressions; a message must match one of them. Rows may have their own.
+        look: a function that returns facts for the rows, or None if the failure has another cause.
+        dispatcher: whether the cause is the dispatcher or a registration; else it only looks so.
     """
 
     code: str
@@ -57,7 +57,7 @@ class Cause:
     dispatcher: bool = True
 
     def explain(self, failure: Failure) -> Explanation | None:
-        """Return the explanation of a failure, or None where it is another one."""
+        """Return the explanation of a failure, or None if the failure has another cause."""
         words = Words(failure)
         seen = self.look(words) if words.match(self.pattern) else None
         if seen is None:
@@ -72,14 +72,14 @@ class Cause:
 
     @property
     def page(self) -> str:
-        """The page: the cause, a program that fails, the same with the fix, and a wrong fix."""
+        """The page: the cause, a failing program, the program with the fix, and a wrong fix."""
         body = self.file.read_text(encoding="utf-8")
         wrong = f"\n## Wrong\n\n{self.wrong[:1].upper()}{self.wrong[1:]}.\n" if self.wrong else ""
         return f"# {self.code}: {self.title}\n\n{body}{wrong}"
 
 
 def looks_for(code: str) -> Callable[[Look], Look]:
-    """Make a function look for a cause before its rows are asked."""
+    """Make a function look for a cause before its rows are tried."""
 
     def register(look: Look) -> Look:
         assert code not in _LOOKS, code
@@ -90,13 +90,13 @@ def looks_for(code: str) -> Callable[[Look], Look]:
 
 
 def saw(**words: object) -> Mapping[str, object]:
-    """Return the facts from a function: `case` chooses its rows, and rows name the others as fields."""
+    """Return the facts of a function: `case` chooses its rows, and rows use the other facts as fields."""
     return words
 
 
 @cache
 def causes() -> tuple[Cause, ...]:
-    """Return all causes, in the order of the questions."""
+    """Return all causes, in the order in which they are tried."""
     return tuple(cause for family in FAMILIES for cause in _family(family))
 
 
@@ -121,7 +121,7 @@ def _cause(
     dispatcher: bool = True,
     **shared: Any,
 ) -> Cause:
-    """Return a cause from its entry; rows without texts of their own get the texts of the cause."""
+    """Return a cause from its entry; rows without their own texts get the texts of the cause."""
     rows = tuple(Row.of({**shared, **fields}, patterns) for fields in row)
     look = _LOOKS.get(code, lambda words: {})
     return Cause(code, title, wrong, rows, expressions(pattern, patterns), look, dispatcher)

@@ -1,4 +1,4 @@
-"""The process that runs the program: it watches, and when the program fails it finds the cause before it ends.
+"""The process that runs the program: it watches the program, and if it fails, finds the cause.
 
 python -m dispatchlab.questions.why.child ANSWER_FILE PROGRAM [ARGS]
 python -m dispatchlab.questions.why.child ANSWER_FILE -m MODULE [ARGS]
@@ -27,7 +27,7 @@ _CACHES_S = 300
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a program, and leave the answer in a file where it fails."""
+    """Run a program, and if it fails, write the answer to a file."""
     answer_file, *rest = arguments
     faulthandler.enable()  # a crash prints where Python was
     watch = ProgramWatch(os.getcwd())
@@ -58,7 +58,7 @@ def _run(program: Sequence[str]) -> None:
 
 
 def _show(error: BaseException) -> None:
-    """Print a traceback as Python does for the program alone."""
+    """Print a traceback as Python does without this module."""
     at = error.__traceback__
     while at is not None and at.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>"):
         at = at.tb_next
@@ -80,7 +80,7 @@ def _answer(error: BaseException, watch: ProgramWatch, program: Sequence[str]) -
 
 
 def _without_caches(program: Sequence[str]) -> list[Event]:
-    """Run the program again without the caches of the compiler; where it ends well, they are the cause."""
+    """Run the program again without the caches of the compiler; if it succeeds, they are the cause."""
     environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
     environment.pop(CHILDREN, None)
     with suppress(subprocess.TimeoutExpired, OSError):

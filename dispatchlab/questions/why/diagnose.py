@@ -16,15 +16,15 @@ class Answer:
     """The reason why a program failed.
 
     Args:
-        code: the number of the cause, such as `WHY306`; empty where none is known.
+        code: the number of the cause, such as `WHY306`; empty if the cause is unknown.
         title: its short name.
         cause: the sentence.
-        fixes: what to write instead, each with what happened when it was tried.
-        evidence: what the cause is concluded from.
-        dispatcher: the dispatcher or what registers on it is concerned.
-        error: the exception, in a line.
+        fixes: the fixes, each with the result of its trial.
+        evidence: the facts behind the cause.
+        dispatcher: whether the cause is the dispatcher or a registration.
+        error: the exception, as one line.
         at: the user's innermost frame.
-        wrong: what would be wrong to advise.
+        wrong: a wrong advice.
     """
 
     code: str
@@ -42,8 +42,8 @@ def diagnose(failure: Failure, attempt: Callable[[Fix], Trial] | None = None) ->
     """Return the cause of a failure with its fixes.
 
     Args:
-        failure: what happened.
-        attempt: tries a fix; none is tried when it is left out.
+        failure: the failure.
+        attempt: a function that tries a fix; default: try no fix.
     """
     error = failure.chain[0].line if failure.chain else ""
     found = next(((cause, said) for cause in causes() if (said := cause.explain(failure)) is not None), None)
@@ -72,7 +72,7 @@ def diagnose(failure: Failure, attempt: Callable[[Fix], Trial] | None = None) ->
 
 
 def _shown(trials: tuple[Trial, ...]) -> tuple[Trial, ...]:
-    """Return the fixes that PyTorch takes, first those that worked in a trial."""
+    """Return the fixes that PyTorch accepts; fixes that worked in a trial come first."""
     kept = tuple(trial for trial in trials if trial.outcome not in ("refused", "fails"))
     if any(trial.outcome == "works" for trial in kept):
         kept = tuple(trial for trial in kept if not trial.fix.otherwise)

@@ -1,4 +1,4 @@
-"""Why an exception was raised: ask the PyTorch of this process, and try the fixes in forks of it."""
+"""Explain an exception from the PyTorch of this process, and try the fixes in forks."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def why_exception(
 
     Args:
         error: the exception, with its traceback.
-        watch: what was noted before.
-        source: the text of the program; empty when it is not known.
-        later: what was noted in other processes.
+        watch: the events before.
+        source: the text of the program; empty if unknown.
+        later: the events in other processes.
     """
     call = None
     with suppress(Exception):
@@ -51,7 +51,7 @@ def why_exception(
 
 
 def watch_exceptions() -> ProgramWatch:
-    """Watch this process from now on, and print the reason below each exception that ends it or a notebook's cell.
+    """Watch this process, and print the reason below each exception that ends it or a cell of a notebook.
 
     Call it before torch is imported: registrations that were made before have no lines.
     """

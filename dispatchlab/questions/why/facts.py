@@ -1,4 +1,4 @@
-"""What the rows of causes may name: `{op}` in a text, `op` in a condition."""
+"""The facts that rows of causes may use: `{op}` in a text, `op` in a condition."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OF_SCHEMA: Final[Mapping[str, Callable[[str], str]]] = {
 
 
 class Words(dict[str, Any]):
-    """The facts of a failure by name: groups of expressions, results of functions, and the facts below.
+    """The facts of a failure by name: groups of patterns, results of functions, and the facts below.
 
     The fields of `Failure` and of `OperatorFacts`, for the operator, are facts, too.
     """
@@ -50,7 +50,7 @@ class Words(dict[str, Any]):
         self.groups: tuple[str, ...] = known.groups if known is not None else ()
 
     def match(self, patterns: Sequence[str]) -> bool:
-        """Add the groups of the first pattern that a message matches; return False where one must and none does."""
+        """Add the groups of the first pattern that a message matches; return False if no message matches."""
         found = next(filter(None, map(self.failure.search, patterns)), None)
         if found is not None:
             self.groups = tuple((group or "").strip() for group in (found[0], *found.groups()))
@@ -70,13 +70,13 @@ class Words(dict[str, Any]):
 
     @property
     def operator(self) -> OperatorFacts:
-        """The registry's entry of the operator; a name alone where it has none."""
+        """The operator in the registry; only its name if the registry does not have it."""
         name = self["op"]
         return (self.failure.registry.operator(name) if "::" in name else None) or OperatorFacts(name)
 
     @property
     def op(self) -> str:
-        """The operator: of the groups `ns` and `local` or `name`, of the event, or of the first group."""
+        """The operator: from the groups `ns` and `local` or `name`, from the event, or from the first group."""
         name = self.get("name") or self.get("subject") or next(filter(None, self.groups[1:]), "")
         if "local" in self:
             name = f"{self['ns']}::{self['local'].removesuffix('.default')}"
@@ -89,7 +89,7 @@ class Words(dict[str, Any]):
 
     @property
     def dotted(self) -> str:
-        """The operator as it stands behind `torch.ops.`."""
+        """The operator as written after `torch.ops.`."""
         return str(self["op"]).replace("::", ".")
 
     @property
@@ -100,7 +100,7 @@ class Words(dict[str, Any]):
 
     @property
     def layout(self) -> str:
-        """The layout of the key; empty for a dense one."""
+        """The layout of the key; empty for a dense key."""
         return next((name for name in _LEAVING if self["key"].startswith(name)), "")
 
     @property
@@ -141,7 +141,7 @@ class Words(dict[str, Any]):
 
     @property
     def given_schema(self) -> str:
-        """A schema with the types that a kernel gave."""
+        """A schema with the types that a kernel returned."""
         given, counted = self["given"], re.match(r"(\d+) values", self["given"])
         if counted is not None:
             return f"({', '.join(['Tensor'] * int(counted[1]))})"
@@ -154,7 +154,7 @@ class Words(dict[str, Any]):
 
     @property
     def needed(self) -> str:
-        """The arguments of the group `declaration` that a call must give."""
+        """The required arguments in the group `declaration`."""
         return needed_arguments(self["declaration"])
 
     @property
@@ -188,7 +188,7 @@ class Words(dict[str, Any]):
 
     @property
     def near(self) -> str:
-        """The failing line in brackets; nothing where its text is not known."""
+        """The failing line in brackets; empty if its text is unknown."""
         place = self.failure.at
         return f" ({place}: `{place.text}`)" if place and place.text else ""
 
@@ -209,7 +209,7 @@ class Words(dict[str, Any]):
 
     @property
     def expression(self) -> str:
-        """The expression that failed, or the whole line where that is not known."""
+        """The expression that failed, or the whole line if the expression is unknown."""
         return self.failure.call or self.line
 
     @property
@@ -278,7 +278,7 @@ class Words(dict[str, Any]):
 
     @property
     def repeats(self) -> bool:
-        """True when the function of the event is on the stack again and again."""
+        """True if the function of the event is on the stack many times."""
         at = self["event"].at
         return at is not None and sum(frame.function == at.function for frame in self.failure.frames) > 20
 
@@ -319,7 +319,7 @@ class Words(dict[str, Any]):
 
     @property
     def extension(self) -> bool:
-        """True when Dynamo met a function of a module that is not Python's own."""
+        """True if Dynamo found a function of a module that does not belong to Python."""
         found = self.failure.search(r"trace the builtin `(\w+)\.")
         return found is not None and found[1] not in sys.stdlib_module_names
 
@@ -342,7 +342,7 @@ class Words(dict[str, Any]):
 
     @property
     def returned(self) -> str:
-        """The value of the only `return` in the latest function of the operator; empty where that is not seen."""
+        """The value of the only `return` in the latest function of the operator; empty if unknown."""
         at = next((e.at for e in reversed(self.failure.of("function")) if e.subject == self["op"]), None)
         body = getblock(getlines(at.file)[at.line - 1 :]) if at is not None else []
         values = re.findall(r"^ +return (\w[\w.]*(?:\(.*\)|\[.*\])?)$", "".join(body), re.MULTILINE)
@@ -361,12 +361,12 @@ class Words(dict[str, Any]):
 
     @property
     def data_sized(self) -> bool:
-        """True when the size of the operator's result depends on data, as a run of its kernel showed."""
+        """True if a run of the kernel showed that the size of the operator's result depends on data."""
         return "get_ctx()" in self.failure.fake_body(self["op"])
 
     @property
     def fake_call(self) -> str:
-        """The call that gives a fake kernel: from a run of the kernel, else guessed from the schema."""
+        """The call that registers a fake kernel: from a run of the kernel, else guessed from the schema."""
         facts, body, note = self.operator, self.failure.fake_body(self["op"]), ""
         known = facts.fake or ("Meta" in facts.kernels and not facts.custom_op)
         if not body and not known and facts.schema.endswith("-> ()"):
@@ -384,7 +384,7 @@ class Words(dict[str, Any]):
 
     @property
     def defined(self) -> str:
-        """`, defined at FILE:LINE`, or nothing where the line is not known."""
+        """`, defined at FILE:LINE`; empty if the line is unknown."""
         events = self.failure.registrations(self.operator.name)
         at = next((str(e.at) for e in events if e.kind in ("define", "custom_op") and e.at), "")
         at = at or short_site(self.operator.site)
@@ -400,7 +400,7 @@ class Words(dict[str, Any]):
 
     @property
     def kernels_held(self) -> str:
-        """The kernels that do the work; of PyTorch's own operators those for a backend and composite ones."""
+        """The kernels that do the work; for PyTorch's own operators, kernels for a backend and composite kernels."""
         name = self.operator.name
         if not name.startswith("aten::"):
             return f"kernels of {name}: {self.kernels_at or 'none'}"
@@ -430,5 +430,5 @@ class Words(dict[str, Any]):
 
     @property
     def made_at(self) -> str:
-        """The lines that made them."""
+        """The lines that made the operator."""
         return " and ".join(line.partition(": ")[0] for line in self.made_twice)

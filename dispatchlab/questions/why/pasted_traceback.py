@@ -1,4 +1,4 @@
-"""Read a traceback from text: a pasted report, a log of CI, what a process printed before it died."""
+"""Read a traceback from text: a pasted report, a CI log, or the output of a process that died."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RecordedFacts:
         self._recorded, self.version = recorded, recorded.torch
 
     def operator(self, name: str) -> OperatorFacts | None:
-        """Return the facts of an overload, or of the first overload of a name; None when nothing has that name."""
+        """Return the facts of an overload, or of the first overload of a name; None if there is no such operator."""
         packet = name.partition(".")[0]
         found = self._recorded.operator(name)
         if found is None and packet == name:
@@ -51,7 +51,7 @@ class RecordedFacts:
 
 
 class ListedKernels:
-    """A registry with the kernels that a message lists itself, which may be of another build."""
+    """A registry with the kernels that a message lists, which may be of another build."""
 
     def __init__(self, registry: Registry, text: str) -> None:
         self._registry, self.version = registry, registry.version
@@ -73,8 +73,8 @@ def failure_of_text(text: str, registry: Registry, events: tuple[Event, ...] = (
 
     Args:
         text: a traceback, or a log with one.
-        registry: answers what the dispatcher holds.
-        events: what the program left that printed it before it crashed.
+        registry: the operators of the dispatcher.
+        events: the events of the program that printed the text before it crashed.
     """
     chain, frames = read_traceback(text)
     known = ListedKernels(registry, text)
@@ -82,7 +82,7 @@ def failure_of_text(text: str, registry: Registry, events: tuple[Event, ...] = (
 
 
 def _stack(text: str) -> tuple[str, ...]:
-    """Return the functions of the last traceback, each with the module that its file is."""
+    """Return the functions of the last traceback, each with the module of its file."""
     frames = re.findall(_FRAME, text.rpartition("Traceback (")[2])
     modules = (re.sub(r".*site-packages/|(?:/__init__)?\.py$", "", file).replace("/", ".") for file, _, _ in frames)
     return tuple(f"{module}.{function}" for module, (_, _, function) in zip(modules, frames, strict=True))
@@ -131,7 +131,7 @@ def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]
 
 
 def _message(lines: list[str], index: int) -> tuple[list[str], int]:
-    """Return the lines of a message that goes on, and where it ends."""
+    """Return the further lines of a message, and the position of its end."""
     kept: list[str] = []
     while index < len(lines):
         line = lines[index]

@@ -1,25 +1,25 @@
-"""A row of a cause: what must hold, and the texts.
+"""A row of a cause: its conditions and its texts.
 
-- `pattern`: an expression, or several, one of which a message of the exceptions must match; that of the cause is asked
-  before its function.
-- `event`: a kind of event, or several: what must have been noted. The row is of the latest for which `when` holds;
-  `{subject}`, `{detail}` and `{event_at}` are of that.
+- `pattern`: one or several expressions; a message of the exceptions must match one of them. The pattern of the cause is
+  tried before its function.
+- `event`: kinds of events; one must have been noted. The row uses the latest event for which `when` holds;
+  `{subject}`, `{detail}` and `{event_at}` are its fields.
 - `case`: the case that the function of the cause names.
-- `when`: what must hold besides: `NAME`, `not NAME`, `NAME ~ EXPRESSION`, and several of them with `and` and `or`. In
-  an expression, too, `{name}` stands for a text.
-- `says`, `fix`, `evidence`: the texts. `{1}` and `{name}` are groups of the pattern or of an expression in `when`, what
-  the function of the cause saw, or facts (`facts.py`). One that is a field alone stands for all that the field holds.
+- `when`: a further condition: `NAME`, `not NAME`, `NAME ~ EXPRESSION`, and several of them with `and` and `or`. In
+  an expression, `{name}` also stands for a text.
+- `says`, `fix`, `evidence`: the texts. `{1}` and `{name}` are groups of the pattern or of an expression in `when`, or
+  facts of the cause's function, or facts of `facts.py`. A text that is only a field stands for each value of the field.
 
 A piece of a sentence, a fix and a line of evidence may begin with `if CONDITION => `, `elif CONDITION => ` or
 `else => `.
-A fix is a text alone, or one of
+A fix is a text, or one of
 
 - `needs WHAT: TEXT`, which is not tried;
-- `otherwise: TEXT`, which is shown where no other fix was seen to work;
+- `otherwise: TEXT`, which is shown if no other fix worked in a trial;
 - `wrap: <>.float()` or `wrap <>.float(): TEXT`, which is put around each tensor of the call;
 - `word: OLD -> NEW` and `swap OLD -> NEW: TEXT`, which change the call;
 - `code: TEXT`, which is run; `within CONTEXT: TEXT`, which imports a context and enters it; `outer SETUP: TEXT`, which
-  is run after SETUP, and the call that led into PyTorch is made again in place of the one that failed inside of a
+  is run after SETUP, and repeats the call that led into PyTorch, not the call that failed inside of a
   kernel.
 """
 
@@ -44,7 +44,7 @@ Patterns: TypeAlias = Mapping[str, list[str]]
 
 
 def expressions(given: str | Sequence[str], patterns: Patterns) -> tuple[str, ...]:
-    """Return the expressions of a list, or of a single text; names of shared expressions may stand in them."""
+    """Return the expressions of a list, or of a single text; they may contain names of shared expressions."""
     texts = (given,) if isinstance(given, str) else given
     return tuple(expression for text in texts for expression in patterns.get(text, [text]))
 
@@ -54,9 +54,9 @@ class Explanation:
     """The explanation that a cause gives for a failure.
 
     Args:
-        sentence: what is wrong, with the operator, the key and the line.
-        fixes: what to write instead, the best first.
-        evidence: what it is concluded from, at most ten lines.
+        sentence: a sentence about the cause, with the operator, the key and the line.
+        fixes: the fixes, the best first.
+        evidence: the facts behind it, at most ten lines.
     """
 
     sentence: str
@@ -78,13 +78,13 @@ class Row:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any], patterns: Patterns) -> Row:
-        """Return a row from its entry; a single text stands for a list of one."""
+        """Return a row from its entry; a single text counts as a list with one text."""
         lists = {name: (value,) if isinstance(value, str) else tuple(value) for name, value in fields.items()}
         pattern = expressions(fields.get("pattern", ()), patterns)
         return cls(**{**lists, "case": fields.get("case", ""), "pattern": pattern})
 
     def explain(self, known: Words) -> Explanation | None:
-        """Return the explanation of the row for a failure, or None where it does not fit."""
+        """Return the explanation of the row for a failure, or None if the row does not fit."""
         words = Words(known.failure, known)
         if self.case != words.get("case", "") or not words.match(self.pattern):
             return None
@@ -97,7 +97,7 @@ class Row:
         return Explanation(sentence, tuple(fixes), tuple(evidence))
 
     def _with_events(self, words: Words) -> Iterator[Words]:
-        """Return the words with each matching event, the latest first; the words alone where none is asked for."""
+        """Return the words with each matching event, the latest first; only the words if the row needs no event."""
         if not self.event:
             yield words
         for event in reversed(words.failure.of(*self.event)):
@@ -126,7 +126,7 @@ def _fill(text: str, words: Words) -> str:
 
 
 def _said(texts: tuple[str, ...], words: Words, make: Callable[[str, Words], Any]) -> Iterator[Any]:
-    """Return the result of `make` for each text whose condition holds; for a field alone, its value."""
+    """Return the result of `make` for each text whose condition holds; for a text that is only a field, its values."""
     chosen = False
     for text in texts:
         choice = _CHOICE.fullmatch(text)

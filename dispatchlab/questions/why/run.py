@@ -1,4 +1,4 @@
-"""Run a program in a process of its own, and return why it failed."""
+"""Run a program in a new process, and return why it failed."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Outcome:
     """The end of a program.
 
     Args:
-        exit_code: its own exit code; negative for a signal.
-        answer: why it failed; None when it ended by itself.
+        exit_code: its exit code; negative for a signal.
+        answer: why it failed; None if it did not fail.
     """
 
     exit_code: int
@@ -87,9 +87,9 @@ def why_text(text: str, source: str = "", events: str = "") -> Answer:
 
     Args:
         text: the traceback.
-        source: the recorded registry that is asked about operators; the installed PyTorch when it is left out, or the
-            newest bundled registry where none is installed.
-        events: the file with what the program did that printed it.
+        source: the recorded registry with the operators; default: the installed PyTorch, or without PyTorch, the
+            newest bundled registry.
+        events: the file with the events of the program that printed it.
 
     Raises:
         UnknownRegistryError: there is no such registry.
@@ -107,7 +107,7 @@ def why_text(text: str, source: str = "", events: str = "") -> Answer:
 
 
 def _start(command: Sequence[str], environment: dict[str, str], output: Path, *, quiet: bool) -> int:
-    """Run a command with its output on standard error, unless it is quiet, and keep a copy."""
+    """Run a command with its output on standard error, or without output if quiet, and keep a copy."""
     with (
         output.open("wb") as kept,
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process,
@@ -126,7 +126,7 @@ def _start(command: Sequence[str], environment: dict[str, str], output: Path, *,
 
 
 def _python_path(folder: str) -> str:
-    """Return a PYTHONPATH on which Python processes of the program are watched, too."""
+    """Return a PYTHONPATH with which Python child processes of the program are also watched."""
     (Path(folder) / "sitecustomize.py").write_text(_SITE, encoding="utf-8")
     ours = str(Path(__file__).resolve().parents[3])
     return os.pathsep.join(

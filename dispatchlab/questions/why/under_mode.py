@@ -1,4 +1,4 @@
-"""A call under a mode: it is made on the installed PyTorch, and what happened is shown."""
+"""A call under a mode: make it on the installed PyTorch, and show the result."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ call_under_mode({operator!r}, {mode!r}, {specs!r}, {path!r})
 
 @dataclass(frozen=True, slots=True)
 class ModeCall:
-    """The handling of a call by a mode.
+    """The result of a call under a mode.
 
     Args:
         operator: the operator.
         mode: the mode.
         inputs: the arguments, as text.
-        seen: what was noted: a title and its lines each.
-        result: the result, as text; empty when the call raised.
-        answer: why it raised; None when it did not.
+        seen: the observations, each as a title with lines.
+        result: the result, as text; empty if the call raised.
+        answer: why it raised; None if it did not raise.
     """
 
     operator: str
@@ -52,7 +52,7 @@ def call_under_mode(operator: str, mode: str, specs: Sequence[str], imports: Seq
     Args:
         operator: the full name, with the overload.
         mode: a mode of `explain --mode`.
-        specs: an argument each; those that are left out are made from the schema.
+        specs: one for each argument; missing arguments are generated from the schema.
         imports: packages to import first.
     """
     with tempfile.TemporaryDirectory() as folder:

@@ -32,7 +32,7 @@ def short_site(site: str) -> str:
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Return the most similar name; empty when none is near."""
+    """Return the most similar name; empty if no name is similar."""
     return next(iter(get_close_matches(name, names, n=1, cutoff=0.75)), "")
 
 
@@ -65,7 +65,7 @@ def signature_of(schema: str) -> str:
 
 
 def _python(default: str) -> str:
-    """Return a default as Python has it: schemas print `1.` and `1.0000000000000001e-05`."""
+    """Return a default in Python syntax: schemas print `1.` and `1.0000000000000001e-05`."""
     try:
         return repr(float(default)) if "." in default or "e-" in default else default
     except ValueError:
@@ -73,7 +73,7 @@ def _python(default: str) -> str:
 
 
 def nth_argument(call: str, index: int) -> str:
-    """Return the source of a positional argument of a call; empty if it has none there."""
+    """Return the source of a positional argument of a call; empty if there is no such argument."""
     with suppress(SyntaxError, ValueError):
         tree = ast.parse(call.strip(), mode="eval").body
         if isinstance(tree, ast.Call) and index < len(tree.args):
@@ -82,7 +82,7 @@ def nth_argument(call: str, index: int) -> str:
 
 
 def gradients_of(schema: str) -> str:
-    """Return the results of a backward: a gradient for each tensor, None for any other argument."""
+    """Return the results of a backward: a gradient for each tensor, and None for other arguments."""
     positional = schema.partition(") ->")[0].partition("*, ")[0].rstrip(", ")
     return ", ".join(
         f"[grad_{name}, ...]" if "[]" in kind else f"grad_{name}" if kind.startswith("Tensor") else "None"
@@ -91,7 +91,7 @@ def gradients_of(schema: str) -> str:
 
 
 def needed_arguments(declaration: str) -> str:
-    """Return the arguments without a default, as a call gives them."""
+    """Return the arguments without a default, as a call passes them."""
     positional, _, keywords = declaration.partition("*, ")
     inside = declaration.partition("(")[2]
     names = [name for _, name in arguments_of(declaration) if f" {name}=" not in inside]

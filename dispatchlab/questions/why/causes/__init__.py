@@ -1,1 +1,1 @@
-"""The causes: texts and patterns by number in FAMILY.toml, see `row`; what only code can see in FAMILY.py."""
+"""The causes: texts and patterns by number in FAMILY.toml, see `row`; conditions that need code in FAMILY.py."""

@@ -1,4 +1,4 @@
-"""Gradients: what the rows cannot see in the message and the registry."""
+"""Gradients: conditions that the rows cannot express."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dispatchlab.questions.why.wording import arguments_of, listed
 @looks_for("WHY507")
 @looks_for("WHY510")
 def failing_backward(words: Words) -> Mapping[str, object]:
-    """Look for the operator with the failing backward; there is none for another function."""
+    """Find the operator with the failing backward; another function has none."""
     failure = words.failure
     returned = failure.search(r"unction (\w+?)(?:Backward)? returned an")
     if returned is not None and "GeneratedBackwardFor" not in returned[1]:
@@ -46,7 +46,7 @@ def failing_backward(words: Words) -> Mapping[str, object]:
 
 
 def _counts(failure: Failure, own: int) -> dict[str, object]:
-    """Return the number of gradients that a backward must return, and that it returns."""
+    """Return the number of gradients that a backward must return, and the number that it returns."""
     found = failure.search(r"incorrect number of gradients \(expected (\d+), got (\d+)\)")
     wanted, given = (int(count) - own for count in found.groups()) if found is not None else (0, 0)
     plain = ", ".join(["grad", *["None"] * (wanted - 1)])
@@ -55,7 +55,7 @@ def _counts(failure: Failure, own: int) -> dict[str, object]:
 
 @looks_for("WHY509")
 def formula_refused(words: Words) -> Mapping[str, object]:
-    """Look for the arguments that the operator writes, and for the schema of one that writes nothing."""
+    """Find the arguments that the operator writes, and a schema for an operator that writes nothing."""
     schema = words["refused"]
     written = [argument for kind, argument in arguments_of(schema) if "!" in kind]
     arguments = re.sub(r"\([a-z]\d*!?\)", "", schema.partition(" -> ")[0].partition("(")[2])
@@ -64,7 +64,7 @@ def formula_refused(words: Words) -> Mapping[str, object]:
 
 @looks_for("WHY508")
 def not_differentiable(words: Words) -> Mapping[str, object] | None:
-    """Recognise a result without grad_fn or a gradient that is None, where an operator took the gradient away."""
+    """Recognise a missing grad_fn or a gradient that is None, if an operator lost the gradient."""
     failure = words.failure
     lost = failure.search(r"element 0 of tensors does not require grad|appears to not have been used in the graph")
     none = failure.at is not None and ".grad" in failure.at.text
@@ -79,7 +79,7 @@ def not_differentiable(words: Words) -> Mapping[str, object] | None:
 
 
 def _takes_gradient(failure: Failure, facts: OperatorFacts) -> dict[str, object] | None:
-    """Return why an operator's result has no gradient, by the registry; None where it has one."""
+    """Return, from the registry, why an operator's result has no gradient; None if it has one."""
     impls = [e for e in failure.registrations(facts.name) if e.kind == "impl" and e.detail != "Meta"]
     event = next(iter(sorted(impls, key=lambda event: not event.detail.startswith("Autograd"))), None)
     key = event.detail if event else ""

@@ -1,4 +1,4 @@
-"""Calls that find no kernel: what the rows cannot see in the message and the registry."""
+"""Calls that find no kernel: conditions that the rows cannot express."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def backward_of_override(words: Words) -> Mapping[str, object] | None:
 
 @looks_for("WHY305")
 def device_without_kernel(words: Words) -> Mapping[str, object]:
-    """Look for a fallback that is gone, and whether the backend copies tensors."""
+    """Find a released fallback, and whether the backend copies tensors."""
     failure, key = words.failure, words.key
     gone = any(e.detail == key and not e.subject.startswith("aten") for e in failure.of("collected"))
     copies = failure.registry.operator("aten::_copy_from")
@@ -38,14 +38,14 @@ def device_without_kernel(words: Words) -> Mapping[str, object]:
 
 
 def _has_cuda(name: str, version: str) -> bool:
-    """Return whether an operator has a kernel for CUDA in PyTorch's own builds with CUDA."""
+    """Return whether an operator has a CUDA kernel in PyTorch's own builds with CUDA."""
     facts = RecordedFacts(open_bundled(cuda_registry(version))).operator(name)
     return facts is not None and "CUDA" in facts.kernels
 
 
 @looks_for("WHY306")
 def backend_without_kernel(words: Words) -> Mapping[str, object] | None:
-    """Look for the operator, which may have a custom operator's device argument, and for another overload."""
+    """Find the operator, perhaps with a custom operator's device argument, and another overload."""
     name = words.op
     if "custom" in words:
         made = words.failure.of("custom_op")
@@ -66,7 +66,7 @@ def backend_without_kernel(words: Words) -> Mapping[str, object] | None:
 
 
 def _package(failure: Failure, namespace: str) -> str:
-    """Return the package of a namespace, if it is not the user's: a known one, or one that is on the stack."""
+    """Return the package of a namespace, if it is not the user's: a known package, or a package on the stack."""
     called = any(name.startswith(f"{namespace}.") for name in failure.stack)
     own = any(f"{namespace}/" in frame.file for frame in failure.frames)
     return OTHER_PACKAGES.get(namespace, namespace if called and not own else "")
@@ -74,7 +74,7 @@ def _package(failure: Failure, namespace: str) -> str:
 
 @looks_for("WHY307")
 def kernel_recursion(words: Words) -> Mapping[str, object] | None:
-    """Recognise a kernel of Python that leads back to itself."""
+    """Recognise a Python kernel that calls itself, directly or through other kernels."""
     failure = words.failure
     if "RecursionError" not in failure.kinds:
         return None
@@ -95,7 +95,7 @@ def _runs_in(event: Event, frames: set[tuple[str, str, int]]) -> bool:
 
 
 def _hides(other: Event, event: Event) -> bool:
-    """Return whether another function of the same name begins between an event's first line and the frame's."""
+    """Return whether another function of the same name begins between the first line of an event and a frame."""
     a, b = other.at, event.at
     return (
         a is not None

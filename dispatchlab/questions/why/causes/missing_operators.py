@@ -1,4 +1,4 @@
-"""Operators and overloads that are not there: what the rows cannot see in the message and the registry."""
+"""Missing operators and overloads: conditions that the rows cannot express."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def _has_def(failure: Failure, name: str) -> bool:
 
 
 def _failed_loads(words: Words) -> tuple[Event, ...]:
-    """Return the imports and libraries that failed before, first those with a name like the namespace's."""
+    """Return the imports and libraries that failed before; names similar to the namespace come first."""
     failed = words.failure.of("missing module", "failed import", "failed library")
     return tuple(sorted(failed, key=lambda event: words["ns"].lower() not in event.subject.lower()))
 
 
 @looks_for("WHY101")
 def failed_extension(words: Words) -> Mapping[str, object] | None:
-    """Recognise an operator that is missing since a module or library that defines it did not load."""
+    """Recognise an operator that is missing because a module or library that defines it did not load."""
     loads = _failed_loads(words)
     if not loads:
         return None
@@ -60,7 +60,7 @@ def _load_words(load: Event) -> Mapping[str, object]:
 
 @looks_for("WHY102")
 def collected(words: Words) -> Mapping[str, object] | None:
-    """Recognise an operator or kernel whose `Library` was destroyed; a crash in its call, by the text of the line."""
+    """Recognise an operator or kernel whose `Library` was destroyed; if its call crashed, by the text of the line."""
     name, events = words.operator.packet, words.failure.of("collected")
     if name:
         held = () if "local" in words else words.operator.kernels
@@ -82,7 +82,7 @@ def collected(words: Words) -> Mapping[str, object] | None:
 
 @looks_for("WHY103")
 def near_name(words: Words) -> Mapping[str, object] | None:
-    """Recognise an operator whose name is almost that of another, or is in another namespace."""
+    """Recognise an operator with a name similar to another operator, or in another namespace."""
     failure, absent = words.failure, words.op
     if failure.registrations(absent) or _source_of(words):
         return None
@@ -97,7 +97,7 @@ def near_name(words: Words) -> Mapping[str, object] | None:
 
 @looks_for("WHY109")
 def no_definition(words: Words) -> Mapping[str, object] | None:
-    """Recognise an operator that has kernels in the dispatcher and no schema."""
+    """Recognise an operator that has kernels but no schema in the dispatcher."""
     facts, failure = words.operator, words.failure
     if facts.schema or not facts.kernels:
         return None
@@ -107,7 +107,7 @@ def no_definition(words: Words) -> Mapping[str, object] | None:
 
 @looks_for("WHY104")
 def never_defined(words: Words) -> Mapping[str, object] | None:
-    """Look for why nothing in this process has defined an operator."""
+    """Find out why nothing in this process has defined an operator."""
     failure, namespace = words.failure, words["ns"]
     if failure.search("Tried to instantiate class") is not None:
         return saw(case="class")
@@ -137,7 +137,7 @@ def _source_of(words: Words) -> Position | None:
 
 
 def _source_words(failure: Failure, source: Position) -> dict[str, object]:
-    """Return why a definition in the sources has not run: it stands below, or its module is not imported."""
+    """Return why a definition in the sources has not run: it is below the call, or its module is not imported."""
     inner = next((frame for frame in reversed(failure.frames) if Path(frame.file).name == source.file), None)
     above = ""
     if inner is not None:
@@ -149,7 +149,7 @@ def _source_words(failure: Failure, source: Position) -> dict[str, object]:
 
 
 def _other_version(failure: Failure, name: str) -> dict[str, object]:
-    """Return the PyTorch that has an operator or overload which this one lacks."""
+    """Return the version of PyTorch with an operator or overload that this version lacks."""
     last, here = last_version_with(name).removeprefix("torch-"), failure.registry.version.partition("+")[0]
     if not last:
         return {"here": here}
@@ -159,7 +159,7 @@ def _other_version(failure: Failure, name: str) -> dict[str, object]:
 
 @looks_for("WHY105")
 def missing_overload(words: Words) -> Mapping[str, object]:
-    """Look for another overload, and for another PyTorch with this one."""
+    """Find another overload, and another version of PyTorch with this overload."""
     failure, packet, overload = words.failure, words.op, words["overload"]
     overloads = [name or "default" for name in failure.registry.overloads(packet)]
     alike = nearest(overload.lower(), [name.lower() for name in overloads])
@@ -171,7 +171,7 @@ def missing_overload(words: Words) -> Mapping[str, object]:
 
 @looks_for("WHY107")
 def no_overload(words: Words) -> Mapping[str, object]:
-    """Look for the argument that does not fit, and for an overload that the call chose."""
+    """Find the argument that does not fit, and the overload that the call chose."""
     failure, wanted, position = words.failure, words["wanted"], words["position"]
     source = nth_argument(failure.call, int(position)) if position else ""
     chosen = re.search(rf"\.{re.escape(words.base)}(\.\w+)\($", failure.call.partition("(")[0] + "(")

@@ -1,4 +1,4 @@
-"""What looks like the dispatcher and is not: what the program's own lines raise."""
+"""Failures that only look like the dispatcher: errors that the program's own lines raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`__torch_function__`, `__torch_dispatch__` and modes: what the rows cannot see in the message."""
+"""`__torch_function__`, `__torch_dispatch__` and modes: conditions that the rows cannot express."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dispatchlab.questions.why.wording import listed
 
 
 def _handler(failure: Failure, name: str, protocol: str = "") -> Event | None:
-    """Return the handler of a class, as its definition was found."""
+    """Return the handler of a class that was found."""
     found = [e for e in failure.of("handler") if e.subject == name and e.detail.startswith(protocol)]
     return found[-1] if found else None
 
@@ -58,7 +58,7 @@ def function_not_handled(words: Words) -> Mapping[str, object] | None:
 
 @looks_for("WHY802")
 def lost_subclass(words: Words) -> Mapping[str, object]:
-    """Look for the handler of a class that was lost."""
+    """Find the handler of a class that was lost."""
     lost = next(iter(words.failure.of("lost subclass")), None)
     handler = _handler(words.failure, lost.subject, "__torch_dispatch__") if lost else None
     line = handler.detail.partition("return ")[2] if handler else ""
@@ -67,7 +67,7 @@ def lost_subclass(words: Words) -> Mapping[str, object]:
 
 @looks_for("WHY803")
 def handler_recursion(words: Words) -> Mapping[str, object] | None:
-    """Recognise __torch_function__ or __torch_dispatch__ that leads back to itself."""
+    """Recognise a __torch_function__ or __torch_dispatch__ that calls itself."""
     failure = words.failure
     functions = [frame.function for frame in failure.frames]
     names = ("__repr__", "__torch_dispatch__", "__torch_function__")

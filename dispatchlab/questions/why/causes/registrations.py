@@ -1,4 +1,4 @@
-"""Registrations that PyTorch refuses: what the rows cannot see in the message and the registry."""
+"""Registrations that PyTorch refuses: conditions that the rows cannot express."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dispatchlab.questions.why.wording import short_site, signature_of
 
 @looks_for("WHY201")
 def defined_twice(words: Words) -> Mapping[str, object]:
-    """Look for the first definition of the operator."""
+    """Find the first definition of the operator."""
     at, facts, lines = words.failure.at, words.operator, words.registered
     places = [line.partition(": ")[0] for line in lines]
     again = f"the second time at {at or short_site(words['later_site'])}"
@@ -31,7 +31,7 @@ def defined_twice(words: Words) -> Mapping[str, object]:
 
 @looks_for("WHY202")
 def library_twice(words: Words) -> Mapping[str, object]:
-    """Look for the line that opened the namespace, and for loaded libraries."""
+    """Find the line that opened the namespace, and loaded libraries."""
     failure, first, in_python = words.failure, short_site(words["first_site"]), ".py" in words["later_site"]
     loads = failure.of("loaded library", "failed library")[-2:]
     return saw(
@@ -97,7 +97,7 @@ def bad_schema(words: Words) -> Mapping[str, object] | None:
 
 
 def _better(schema: str) -> str:
-    """Return a schema with the usual words in place of wrong ones."""
+    """Return a schema with the usual words instead of wrong words."""
     for wrong, right in _SCHEMA_WORDS.items():
         edge = r"(?![\w\[])" if wrong[-1].isalnum() else ""
         schema = re.sub(
@@ -111,7 +111,7 @@ def _better(schema: str) -> str:
 
 @looks_for("WHY211")
 def kernel_signature(words: Words) -> Mapping[str, object] | None:
-    """Recognise a kernel, backward or setup_context that does not take the arguments of its operator."""
+    """Recognise a kernel, backward or setup_context that does not accept the arguments of its operator."""
     failure, function = words.failure, words["function"]
     unfit = [e for e in failure.of("unfit function") if e.at and e.at.function == function]
     if not unfit or "fake" in unfit[-1].detail.partition(":")[0]:
@@ -141,5 +141,5 @@ def _gradients(schema: str) -> list[str]:
 
 @looks_for("WHY213")
 def unknown_key(words: Words) -> Mapping[str, object]:
-    """Look for the key that was meant."""
+    """Find the intended key."""
     return saw(other_key=next(iter(nearest(words["wrong_key"], (key.name for key in PARSED_BY_TORCH))), ""))

@@ -1,4 +1,4 @@
-"""Wrong results without an exception of PyTorch: what was noted before an assertion of the program failed."""
+"""Wrong results without an exception of PyTorch: events before an assertion of the program failed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def undeclared_write(words: Words) -> Mapping[str, object] | None:
 
 @looks_for("WHY721")
 def stale_cache(words: Words) -> Mapping[str, object]:
-    """Look for the custom operators whose schema changed in the program."""
+    """Find the custom operators whose schema changed in the program."""
     failure = words.failure
     schemas: dict[str, set[str]] = {}
     for event in failure.of("custom_op"):
