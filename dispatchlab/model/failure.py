@@ -201,6 +201,13 @@ class Failure:
         """The names of the exceptions' classes."""
         return frozenset(raised.name for raised in self.chain)
 
+    @cached_property
+    def noted(self) -> str:
+        """The events as lines: `KIND SUBJECT: DETAIL (FILE:LINE in FUNCTION)`."""
+        places = (f"({event.at} in {event.at.function})" if event.at else "" for event in self.events)
+        texts = (f"{event.kind} {event.subject}: {event.detail}".replace("\n", " ") for event in self.events)
+        return "".join(f"{text} {place}\n" for text, place in zip(texts, places, strict=True))
+
     @property
     def at(self) -> Position | None:
         """The user's innermost frame."""

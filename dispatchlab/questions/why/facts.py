@@ -19,15 +19,6 @@ from dispatchlab.questions.why.wording import (
     signature_of,
 )
 
-_LEAVING: Final = {
-    "Mkldnn": ".to_dense()",
-    "SparseCsr": ".to_dense()",
-    "Sparse": ".to_dense()",
-    "Quantized": ".dequantize()",
-    "NestedTensor": ".to_padded_tensor(0.0)",
-}
-"""Layouts of tensors, with the call that leaves each."""
-
 OF_SCHEMA: Final[Mapping[str, Callable[[str], str]]] = {
     "gradients": gradients_of,
     "parameters": lambda schema: ", ".join(name for _, name in arguments_of(schema)) or "...",
@@ -97,16 +88,6 @@ class Words(dict[str, Any]):
         """The key of the group `backend`; PyTorch prints the name that a package gave the backend."""
         key, device = self["backend"], self.failure.device
         return f"{key.removesuffix(device)}PrivateUse1" if device and key.endswith(device) else str(key)
-
-    @property
-    def layout(self) -> str:
-        """The layout of the key; empty for a dense key."""
-        return next((name for name in _LEAVING if self["key"].startswith(name)), "")
-
-    @property
-    def leaving(self) -> str:
-        """The call that leaves the layout."""
-        return _LEAVING.get(self.layout, "")
 
     @property
     def shown_key(self) -> str:
@@ -224,12 +205,6 @@ class Words(dict[str, Any]):
         return found[1] if found else "x"
 
     @property
-    def called(self) -> str:
-        """The operator of the program that the failing lines name."""
-        defined = dict.fromkeys(event.subject for event in self.failure.of("custom_op", "define"))
-        return next((n for n in defined if re.search(rf"\b{n.partition('::')[2]}\b", self.lines)), "an operator")
-
-    @property
     def vmap(self) -> bool:
         """True when vmap is on the stack."""
         return any("vmap" in name for name in self.failure.stack) or "vmap" in self.failure.text
@@ -265,37 +240,9 @@ class Words(dict[str, Any]):
         return f"{self.line} {self.failure.text}"
 
     @property
-    def entered_modes(self) -> tuple[str, ...]:
-        """The modes that were entered."""
-        return tuple(event.subject for event in self.failure.of("entered mode"))
-
-    @property
-    def in_kernel(self) -> bool:
-        """True when a function that the program registered for the operator of the event is on the stack."""
-        functions = (e.at for e in self.failure.of("function") if e.subject == self["subject"] and e.at)
-        kernels = {(at.file, at.function) for at in functions}
-        return any((frame.file, frame.function) in kernels for frame in self.failure.frames)
-
-    @property
-    def repeats(self) -> bool:
-        """True if the function of the event is on the stack many times."""
-        at = self["event"].at
-        return at is not None and sum(frame.function == at.function for frame in self.failure.frames) > 20
-
-    @property
-    def compiled(self) -> bool:
-        """True when torch.compile was called."""
-        return bool(self.failure.of("compiled"))
-
-    @property
     def autocast_key(self) -> str:
         """The key for autocast on the device of the group `autocast`."""
         return f"Autocast{self['autocast'].upper()}"
-
-    @property
-    def autocast_keys(self) -> str:
-        """The keys for autocast of the operator's kernels."""
-        return listed(key for key in self.operator.kernels if key.startswith("Autocast"))
 
     @property
     def function_class(self) -> str:
@@ -303,11 +250,6 @@ class Words(dict[str, Any]):
         called = re.search(r"(\w+)\.apply\b", self.expression)
         classes = re.findall(r"class (\w+)\([\w.]*Function\)", self.failure.source)
         return called[1] if called else next(iter(classes), "it")
-
-    @property
-    def dispatching(self) -> tuple[str, ...]:
-        """The classes that have a __torch_dispatch__."""
-        return tuple(e.subject for e in self.failure.of("handler") if e.detail.startswith("__torch_dispatch__"))
 
     @property
     def holding(self) -> str:
@@ -347,12 +289,6 @@ class Words(dict[str, Any]):
         body = getblock(getlines(at.file)[at.line - 1 :]) if at is not None else []
         values = re.findall(r"^ +return (\w[\w.]*(?:\(.*\)|\[.*\])?)$", "".join(body), re.MULTILINE)
         return values[0] if len(values) == 1 and "".join(body).count("return ") == 1 else ""
-
-    @property
-    def fails_here(self) -> bool:
-        """True when the failing line is in the function of the event."""
-        here, at = self.failure.at, self["event"].at
-        return here is not None and at is not None and (here.file, here.function) == (at.file, at.function)
 
     @property
     def fake_at(self) -> str:

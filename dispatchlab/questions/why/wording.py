@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 
-from dispatchlab.model.failure import Failure
+from dispatchlab.model.failure import Event, Failure, Position
 
 
 def listed(names: Iterable[str], *, most: int = 6, word: str = "and") -> str:
@@ -102,3 +102,13 @@ def latest_kernel(failure: Failure, name: str, *, first: bool = False) -> str:
     """Return ` at FILE:LINE` of the latest kernel of an operator, or of the first."""
     impls = [event for event in failure.registrations(name) if event.kind == "impl" and event.at]
     return f" at {impls[0 if first else -1].at}" if impls else ""
+
+
+def function_of(failure: Failure, frame: Position | None) -> Event | None:
+    """Return the registered function of the program that a frame is in, the innermost."""
+    lines: dict[int, Event] = {}
+    for event in failure.of("function") if frame is not None else ():
+        at = event.at
+        if frame and at and (at.file, at.function) == (frame.file, frame.function) and at.line <= frame.line:
+            lines.setdefault(at.line, event)
+    return lines[max(lines)] if lines else None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dispatchlab.model.failure import Event, Failure, OperatorFacts
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
-from dispatchlab.questions.why.wording import arguments_of, listed
+from dispatchlab.questions.why.wording import arguments_of, function_of, listed
 
 
 @looks_for("WHY506")
@@ -16,37 +16,26 @@ from dispatchlab.questions.why.wording import arguments_of, listed
 @looks_for("WHY510")
 def failing_backward(words: Words) -> Mapping[str, object]:
     """Find the operator with the failing backward; another function has none."""
-    failure = words.failure
-    returned = failure.search(r"unction (\w+?)(?:Backward)? returned an")
-    if returned is not None and "GeneratedBackwardFor" not in returned[1]:
-        return saw(op="", backward_at="", **_counts(failure, own=0))
-    functions = failure.of("function")
-    lines = " ".join(frame.text for frame in failure.frames)
+    failure, returned = words.failure, words.failure.search(r"unction (\w+?)(?:Backward)? returned an")
+    name = returned[1] if returned is not None else ""
+    inner, lines = function_of(failure, failure.at), words["lines"]
 
     def fits(event: Event) -> tuple[bool, bool, bool]:
-        packet, at, place = event.subject.partition(".")[0], failure.at, event.at
-        return (
-            returned is not None and f"For_{packet.replace('::', '_')}_" in returned[1],
-            at is not None
-            and place is not None
-            and (at.file, at.function) == (place.file, place.function)
-            and place.line <= at.line,
-            re.search(rf"\b{re.escape(packet.partition('::')[2])}\b", lines) is not None,
-        )
+        namespace, _, base = event.subject.partition(".")[0].partition("::")
+        return f"For_{namespace}_{base}_" in name, event == inner, re.search(rf"\b{base}\b", lines) is not None
 
-    best = max((e for e in reversed(functions) if e.detail == "backward"), key=fits, default=None)
-    name = best.subject if best else ""
-    return saw(
-        op=name,
-        backward_at=f" at {best.at}" if best and best.at else "",
-        has_setup=any(event.detail == "setup_context" and event.subject == name for event in functions),
-        # The function that PyTorch makes for an operator has one input more, which is its own.
-        **_counts(failure, own=1 if name else 0),
-    )
+    registered = [event for event in reversed(failure.of("function")) if event.detail == "backward"]
+    known = registered if not name or "GeneratedBackwardFor" in name else []
+    best = max(known, key=fits, default=Event("function", ""))
+    whose, at = best.subject or name or "a function", f" at {best.at}" if best.at else ""
+    return saw(op=best.subject, whose=whose, backward_at=at, **_counts(failure, own=bool(best.subject)))
 
 
-def _counts(failure: Failure, own: int) -> dict[str, object]:
-    """Return the number of gradients that a backward must return, and the number that it returns."""
+def _counts(failure: Failure, *, own: bool) -> dict[str, object]:
+    """Return the number of gradients that a backward must return, and the number that it returns.
+
+    The function that PyTorch makes for an operator has one input more, which is its own.
+    """
     found = failure.search(r"incorrect number of gradients \(expected (\d+), got (\d+)\)")
     wanted, given = (int(count) - own for count in found.groups()) if found is not None else (0, 0)
     plain = ", ".join(["grad", *["None"] * (wanted - 1)])
@@ -64,17 +53,13 @@ def formula_refused(words: Words) -> Mapping[str, object]:
 
 @looks_for("WHY508")
 def not_differentiable(words: Words) -> Mapping[str, object] | None:
-    """Recognise a missing grad_fn or a gradient that is None, if an operator lost the gradient."""
+    """Find the operator that lost the gradient, if one did."""
     failure = words.failure
-    lost = failure.search(r"element 0 of tensors does not require grad|appears to not have been used in the graph")
-    none = failure.at is not None and ".grad" in failure.at.text
-    if lost is None and not (none and failure.kinds & {"AssertionError", "AttributeError", "TypeError"}):
-        return None
     for name in reversed(list(dict.fromkeys(event.subject for event in failure.of("impl", "custom_op", "define")))):
         facts = failure.registry.operator(name)
         found = None if facts is None else _takes_gradient(failure, facts)
         if found is not None and facts is not None:
-            return saw(op=facts.name, lost_compiled=lost is None and failure.of("compiled"), **found)
+            return saw(op=facts.name, **found)
     return None
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from dispatchlab.live.failure.definition_search import OTHER_PACKAGES
-from dispatchlab.model.failure import Event, Failure
+from dispatchlab.model.failure import Failure
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
 from dispatchlab.questions.why.pasted_traceback import RecordedFacts
-from dispatchlab.questions.why.wording import latest_kernel, listed
+from dispatchlab.questions.why.wording import function_of, latest_kernel, listed
 from dispatchlab.registries.builds import cuda_registry
 from dispatchlab.registries.file import open_bundled
 
@@ -26,14 +27,12 @@ def backward_of_override(words: Words) -> Mapping[str, object] | None:
 
 @looks_for("WHY305")
 def device_without_kernel(words: Words) -> Mapping[str, object]:
-    """Find a released fallback, and whether the backend copies tensors."""
-    failure, key = words.failure, words.key
-    gone = any(e.detail == key and not e.subject.startswith("aten") for e in failure.of("collected"))
-    copies = failure.registry.operator("aten::_copy_from")
+    """Find out whether the backend copies tensors, and whether PyTorch's own builds with it have the kernel."""
+    registry, key = words.failure.registry, words.key
+    copies = registry.operator("aten::_copy_from")
     return saw(
-        fallback_gone=gone or any(e.subject == key for e in failure.of("fallback")),
         copies=copies is not None and key in copies.kernels,
-        built_with=key == "CUDA" and _has_cuda(words.op, failure.registry.version),
+        built_with=key == "CUDA" and _has_cuda(words.op, registry.version),
     )
 
 
@@ -54,15 +53,8 @@ def backend_without_kernel(words: Words) -> Mapping[str, object] | None:
         return None
     keys = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "mps": "MPS", "meta": "Meta"}
     key = keys.get(words["device_argument"], "PrivateUse1") if "custom" in words else words.key
-    impls = [e for e in words.failure.registrations(name) if e.kind == "impl" and e.detail == key]
-    other = impls[0] if impls and impls[0].subject != name else None
-    return saw(
-        op=name,
-        key=key,
-        other=other.subject if other else "",
-        other_at=other.at if other else "",
-        foreign="" if impls or words.failure.registrations(name) else _package(words.failure, name.partition("::")[0]),
-    )
+    foreign = "" if words.failure.registrations(name) else _package(words.failure, name.partition("::")[0])
+    return saw(op=name, key=key, foreign=foreign)
 
 
 def _package(failure: Failure, namespace: str) -> str:
@@ -73,34 +65,15 @@ def _package(failure: Failure, namespace: str) -> str:
 
 
 @looks_for("WHY307")
+@looks_for("WHY623")
 def kernel_recursion(words: Words) -> Mapping[str, object] | None:
     """Recognise a Python kernel that calls itself, directly or through other kernels."""
     failure = words.failure
-    if "RecursionError" not in failure.kinds:
-        return None
-    frames = {(f.file, f.function, f.line) for f in failure.frames if sum(f == other for other in failure.frames) > 20}
-    kernels = [event for event in failure.of("function") if event.at and _runs_in(event, frames)]
-    kernels = [e for e in kernels if not any(_hides(other, e) for other in kernels)]
+    frames = [frame for frame, count in Counter(failure.frames).items() if count > 20]
+    kernels = [kernel for frame in frames if (kernel := function_of(failure, frame)) is not None]
     if not kernels:
         return None
-    event = kernels[0]
+    event = min(kernels, key=failure.events.index)
     facts = failure.registry.operator(event.subject)
-    circle = listed(dict.fromkeys(e.subject for e in kernels if e.subject != event.subject))
+    circle = listed(dict.fromkeys(kernel.subject for kernel in kernels if kernel.subject != event.subject))
     return saw(op=facts.name if facts else event.subject, role=event.detail, kernel_at=event.at, circle=circle)
-
-
-def _runs_in(event: Event, frames: set[tuple[str, str, int]]) -> bool:
-    at = event.at
-    return at is not None and any((at.file, at.function) == frame[:2] and at.line <= frame[2] for frame in frames)
-
-
-def _hides(other: Event, event: Event) -> bool:
-    """Return whether another function of the same name begins between the first line of an event and a frame."""
-    a, b = other.at, event.at
-    return (
-        a is not None
-        and b is not None
-        and (a.file, a.function) == (b.file, b.function) == (b.file, "<lambda>")
-        and other.subject == event.subject
-        and a.line > b.line
-    )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dispatchlab.live.failure.definition_search import find_definition, last_version_with, package_of
-from dispatchlab.model.failure import Event, Failure, Position, first_line
+from dispatchlab.model.failure import Failure, Position
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
 from dispatchlab.questions.why.wording import latest_kernel, listed, nearest, nth_argument
@@ -21,41 +21,6 @@ def _names(failure: Failure, namespace: str) -> list[str]:
 def _has_def(failure: Failure, name: str) -> bool:
     facts = failure.registry.operator(name)
     return facts is not None and bool(facts.schema)
-
-
-def _failed_loads(words: Words) -> tuple[Event, ...]:
-    """Return the imports and libraries that failed before; names similar to the namespace come first."""
-    failed = words.failure.of("missing module", "failed import", "failed library")
-    return tuple(sorted(failed, key=lambda event: words["ns"].lower() not in event.subject.lower()))
-
-
-@looks_for("WHY101")
-def failed_extension(words: Words) -> Mapping[str, object] | None:
-    """Recognise an operator that is missing because a module or library that defines it did not load."""
-    loads = _failed_loads(words)
-    if not loads:
-        return None
-    subject, wanted = (re.sub(r"[^a-z0-9]", "", text.lower()) for text in (loads[0].subject, words["ns"]))
-    if wanted not in subject and (len(subject) <= 3 or subject not in wanted):
-        return None
-    return _load_words(loads[0])
-
-
-def _load_words(load: Event) -> Mapping[str, object]:
-    first = first_line(load.detail)
-    if load.kind == "missing module":
-        fix = f"install what provides {load.subject}, and `import {load.subject}` without catching ImportError"
-    elif load.kind == "failed library":
-        fix = f"torch.ops.load_library({load.subject!r}) must succeed before the first use: {first}"
-    else:
-        fix = f"`import {load.subject}` must succeed before the first use: {first}"
-    return {
-        "kind": load.kind,
-        "load": load.subject,
-        "load_at": f" at {load.at}" if load.at else "",
-        "load_fix": fix,
-        "load_line": f"{load.at or load.subject}: {first or load.kind}",
-    }
 
 
 @looks_for("WHY102")
@@ -92,7 +57,7 @@ def near_name(words: Words) -> Mapping[str, object] | None:
     other = nearest(absent, [n for n in names if n != absent]) or next(iter(elsewhere), "")
     if not other or not _has_def(failure, other) or (words["ns"] == "aten" and last_version_with(absent)):
         return None
-    return saw(op=other, names=names)
+    return saw(op=other)
 
 
 @looks_for("WHY109")
@@ -105,28 +70,29 @@ def no_definition(words: Words) -> Mapping[str, object] | None:
     return saw(kernel_at=latest_kernel(failure, words.op, first=True), meant=nearest(words.op, others))
 
 
-@looks_for("WHY104")
-def never_defined(words: Words) -> Mapping[str, object] | None:
-    """Find out why nothing in this process has defined an operator."""
-    failure, namespace = words.failure, words["ns"]
-    if failure.search("Tried to instantiate class") is not None:
-        return saw(case="class")
-    if namespace in ("aten", "prims"):
-        return {"case": "no version", **_other_version(failure, words.op)}
-    source = _source_of(words)
-    package, installed = package_of(namespace)
-    loads = _failed_loads(words)
-    if source is None and not installed and 0 < len(loads) < 4:
-        return {"case": "load", **_load_words(loads[0])}
-    return saw(
-        **(_source_words(failure, source) if source is not None else {}),
-        package=package,
-        installed=installed,
-        other_package=package != namespace,
-        names=listed(_names(failure, namespace)),
-        loaded=tuple(f"loaded: {event.subject}" for event in failure.of("loaded library")[:3]),
-        registers=re.search(r"\b(register_\w+|get_kernel|impl)\(", f"{failure.call} {words.line}"),
-    )
+@looks_for("WHY112")
+def other_version(words: Words) -> Mapping[str, object] | None:
+    """Find a PyTorch with an operator of PyTorch that this one lacks."""
+    return _versions(words.failure, words.op) if words["ns"] in ("aten", "prims") else None
+
+
+def _versions(failure: Failure, name: str) -> dict[str, object]:
+    """Return the version of this PyTorch, and of the newest that has an operator or overload."""
+    last, here = last_version_with(name).removeprefix("torch-"), failure.registry.version.partition("+")[0]
+    numbers = [[int(part) for part in version.split(".")[:2]] for version in (last, here) if last]
+    return {"last": last, "here": here, "newer": bool(last) and numbers[0] > numbers[1]}
+
+
+@looks_for("WHY113")
+def unreached_definition(words: Words) -> Mapping[str, object] | None:
+    """Recognise a definition in the sources that has not run: it is below the call, or its module is not imported."""
+    frames, source = words.failure.frames, _source_of(words)
+    if source is None:
+        return None
+    inner = next((frame for frame in reversed(frames) if Path(frame.file).name == source.file), None)
+    reached = max((frame.line for frame in frames if inner is not None and frame.file == inner.file), default=0)
+    module = source.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return saw(defining=source, reached=reached, later=reached < source.line, module=module)
 
 
 def _source_of(words: Words) -> Position | None:
@@ -136,25 +102,11 @@ def _source_of(words: Words) -> Position | None:
     return find_definition(str(Path(frames[0].file).parent), words["ns"], words["local"])
 
 
-def _source_words(failure: Failure, source: Position) -> dict[str, object]:
-    """Return why a definition in the sources has not run: it is below the call, or its module is not imported."""
-    inner = next((frame for frame in reversed(failure.frames) if Path(frame.file).name == source.file), None)
-    above = ""
-    if inner is not None:
-        reached = max(frame.line for frame in failure.frames if frame.file == inner.file)
-        above = "later" if reached < source.line else "not run"
-    module = source.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    python = source.file.endswith(".py")
-    return {"case": "source", "defining": source, "above": above, "module": module if python else ""}
-
-
-def _other_version(failure: Failure, name: str) -> dict[str, object]:
-    """Return the version of PyTorch with an operator or overload that this version lacks."""
-    last, here = last_version_with(name).removeprefix("torch-"), failure.registry.version.partition("+")[0]
-    if not last:
-        return {"here": here}
-    newer = [int(part) for part in last.split(".")[:2]] > [int(part) for part in here.split(".")[:2]]
-    return {"case": "other version", "last": last, "newer": newer, "here": here}
+@looks_for("WHY104")
+def never_defined(words: Words) -> Mapping[str, object]:
+    """Find the package that defines the operator."""
+    package, installed = package_of(words["ns"])
+    return saw(package=package, installed=installed)
 
 
 @looks_for("WHY105")
@@ -165,7 +117,7 @@ def missing_overload(words: Words) -> Mapping[str, object]:
     alike = nearest(overload.lower(), [name.lower() for name in overloads])
     other = next((name for name in overloads if name.lower() == alike), overloads[0] if len(overloads) == 1 else "")
     ours = packet.startswith(("aten::", "prims::"))
-    changed = _other_version(failure, f"{packet}.{overload}") if ours else {}
+    changed = _versions(failure, f"{packet}.{overload}") if ours else {"last": ""}
     return saw(overloads=listed(overloads, most=12), other=other, **changed)
 
 

@@ -33,37 +33,28 @@ def defined_twice(words: Words) -> Mapping[str, object]:
 def library_twice(words: Words) -> Mapping[str, object]:
     """Find the line that opened the namespace, and loaded libraries."""
     failure, first, in_python = words.failure, short_site(words["first_site"]), ".py" in words["later_site"]
-    loads = failure.of("loaded library", "failed library")[-2:]
     return saw(
         first=first.rpartition("/")[2] if first.startswith("/") else first,
         second=failure.at if failure.at and in_python else short_site(words["later_site"]),
         in_python=in_python,
-        loads=tuple(f"loaded: {event.subject}" for event in loads),
     )
 
 
 _SCHEMA_WORDS: Final[Mapping[str, str]] = {
-    "tensor": "Tensor",
-    "torch.Tensor": "Tensor",
-    "long": "int",
-    "int64": "int",
-    "int64_t": "int",
-    "double": "float",
-    "float32": "float",
-    "string": "str",
-    "boolean": "bool",
-    "List[int]": "int[]",
-    "list[int]": "int[]",
-    "List[Tensor]": "Tensor[]",
-    "list[Tensor]": "Tensor[]",
-    "Optional[int]": "int?",
-    "Optional[float]": "float?",
-    "Optional[Tensor]": "Tensor?",
-    "=true": "=True",
-    "=false": "=False",
-    "-> void": "-> ()",
-    "-> None": "-> ()",
+    r"\b(?:torch\.)?tensor\b|\btorch\.Tensor\b": "Tensor",
+    r"(?<!\.)\b(?:long|int64(?:_t)?)\b": "int",
+    r"(?<!\.)\b(?:double|float32)\b": "float",
+    r"(?<!\.)\bstring\b": "str",
+    r"(?<!\.)\bboolean\b": "bool",
+    r"\b[Ll]ist\[(\w+)\]": r"\1[]",
+    r"\bOptional\[(\w+)\]": r"\1?",
+    r"=true\b": "=True",
+    r"=false\b": "=False",
+    r"-> (?:void|None)\b": "-> ()",
+    r"Tensor\?(\(\w+!?\))": r"Tensor\1?",
+    r"([(, ])(\w+): ([\w\[\]?]+)": r"\1\3 \2",
 }
+"""What C++ or Python writes in place of a word of schemas."""
 
 
 @looks_for("WHY209")
@@ -99,13 +90,7 @@ def bad_schema(words: Words) -> Mapping[str, object] | None:
 def _better(schema: str) -> str:
     """Return a schema with the usual words instead of wrong words."""
     for wrong, right in _SCHEMA_WORDS.items():
-        edge = r"(?![\w\[])" if wrong[-1].isalnum() else ""
-        schema = re.sub(
-            rf"(?<![\w.]){re.escape(wrong)}{edge}" if wrong[0].isalpha() else re.escape(wrong), right, schema
-        )
-    schema = re.sub(r"Tensor\?(\(\w+!?\))", r"Tensor\1?", schema)
-    # Python writes `x: Tensor`.
-    schema = re.sub(r"([(, ])(\w+): ([\w\[\]?]+)", r"\1\3 \2", schema)
+        schema = re.sub(wrong, right, schema)
     return schema if "->" in schema or not schema.endswith(")") else f"{schema} -> Tensor"
 
 
