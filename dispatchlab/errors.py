@@ -7,7 +7,7 @@ cannot be read is a `ParseError` with its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import ClassVar, dataclass_transform
 
@@ -383,8 +383,7 @@ def _namespaces(glob: str, names: tuple[str, ...]) -> str:
     if len(names) <= _SHOWN:
         return f"; it has {', '.join(names)}"
     most = sorted(counts, key=lambda namespace: (-counts[namespace], namespace))
-    more = f" and {len(most) - _SHOWN} more" if len(most) > _SHOWN else ""
-    return f"; its namespace{' is' if len(most) == 1 else 's are'} {', '.join(most[:_SHOWN])}{more}"
+    return f"; its namespace{' is' if len(most) == 1 else 's are'} {first_of(most, _SHOWN)}"
 
 
 class UnknownOperatorError(DispatchLabError):
@@ -406,5 +405,16 @@ class UnknownOperatorError(DispatchLabError):
             return sentence
         if not self.known:
             return f"{sentence}; it names no operator"
-        more = f" and {len(self.known) - _SHOWN:,} more" if len(self.known) > _SHOWN else ""
-        return f"{sentence}; it has {', '.join(self.known[:_SHOWN])}{more}"
+        return f"{sentence}; it has {first_of(self.known, _SHOWN)}"
+
+
+def first_of(names: Sequence[object], most: int, noun: str = "") -> str:
+    """Return the first names and the number of the others: `a, b and 1,200 more operators`.
+
+    Args:
+        names: at least one.
+        most: how many are shown.
+        noun: what the others are, a blank before it; empty when that needs no word.
+    """
+    more = f" and {len(names) - most:,} more{noun}" if len(names) > most else ""
+    return f"{', '.join(map(str, names[:most]))}{more}"

@@ -12,7 +12,7 @@ from dispatchlab.engine.dispatcher import Dispatcher, InvariantError
 from dispatchlab.engine.introspection import fallbacks_in, fallthroughs_without_row
 from dispatchlab.engine.kernel import AMBIGUOUS, TableEntry
 from dispatchlab.engine.operator_entry import OperatorEntry
-from dispatchlab.errors import ErrorKind
+from dispatchlab.errors import ErrorKind, first_of
 from dispatchlab.model.dump_format import Provenance, key_text
 from dispatchlab.model.key_set import BACKEND_BITS, FULL_BITS, DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import BACKENDS, SLOT_KEYS, DispatchKey
@@ -121,9 +121,7 @@ def _registered(entry: OperatorEntry) -> tuple[str, ...]:
 
 
 def _listed(keys: Sequence[DispatchKey | str]) -> str:
-    shown = [str(key) for key in keys[:12]]
-    more = f" and {len(keys) - 12} more keys" if len(keys) > 12 else ""
-    return ", ".join(shown) + more if shown else "no key"
+    return first_of(keys, 12, " keys") if keys else "no key"
 
 
 # Note [Masks without a history]

@@ -25,7 +25,7 @@ from dispatchlab.engine.state import (
     StateVariable,
     Transaction,
 )
-from dispatchlab.errors import RegistrationError
+from dispatchlab.errors import RegistrationError, first_of
 from dispatchlab.model.dump_format import key_text
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Registration
@@ -275,11 +275,9 @@ def _stale(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> 
 
 
 def _stale_text(name: str, bits: int) -> str:
-    keys = [str(key) for key in keys_of(bits)]
-    shown = ", ".join(keys[:_SHOWN])
-    more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
+    keys = list(keys_of(bits))
     was = "was" if len(keys) == 1 else "were"
-    return f"{shown}{more} of {name} {was} not refreshed: calls use the old entry"
+    return f"{first_of(keys, _SHOWN)} of {name} {was} not refreshed: calls use the old entry"
 
 
 def _entries(name: str, left: OperatorEntry, right: OperatorEntry) -> Iterator[str]:

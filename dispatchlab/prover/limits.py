@@ -13,8 +13,6 @@ from dispatchlab.prover.result import Exploration
 _REPORT_EVERY_S: Final = 0.1
 _LOOK_EVERY_S: Final = 0.05
 _MIB: Final = 1 << 20
-_CHUNK_DIGITS: Final = 4_000
-_CHUNK: Final = 10**_CHUNK_DIGITS
 
 
 WalkName: TypeAlias = Literal["auto", "graph", "orders", "sample"]
@@ -154,20 +152,3 @@ class Watch:
 def _size_text(size: int) -> str:
     """Return a size in bytes for people."""
     return f"{size / _MIB / 1024:.3g} GiB" if size >= _MIB * 1000 else f"{size / _MIB:.3g} MiB"
-
-
-def exact_text(number: int) -> str:
-    """Return all digits of a number that is not negative; `str` refuses more than 4,300 digits."""
-    parts: list[str] = []
-    while number >= _CHUNK:
-        number, rest = divmod(number, _CHUNK)
-        parts.append(f"{rest:0{_CHUNK_DIGITS}}")
-    return "".join([str(number), *reversed(parts)])
-
-
-def short_text(number: int) -> str:
-    """Return a number for people: with commas, or as `about 2.4e6352` if it is long."""
-    if number < 10**15:
-        return f"{number:,}"
-    digits = exact_text(number)
-    return f"about {digits[0]}.{digits[1]}e{len(digits) - 1}"

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from dispatchlab.errors import first_of
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, BlockKind, Claim, Fallback, Registration, operators_of
@@ -95,7 +96,7 @@ def explore_modules(
     blocks = [*modules, *alone]
     whole = _Imports(engine, registrations, operators, blocks, chains_of(blocks, order), options, watch)
     names = [module.name for module in modules]
-    shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    shown = first_of(names, _NAMED)
     orders = count_registration_orders(len(blocks), whole.chains)
     every = (
         "the one order" if orders == 1 or len(modules) == 1 else "every order"

@@ -20,6 +20,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from dispatchlab.errors import first_of
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration, operators_of
 from dispatchlab.model.sequence import renumbered
@@ -348,9 +349,7 @@ class _Run:
 
 def hidden_state_note(result: Exploration, operators: Sequence[OperatorName]) -> str:
     """Return the note about states with equal observations."""
-    names = ", ".join(map(str, operators[:_NAMED]))
-    more = f" and {len(operators) - _NAMED:,} more" if len(operators) > _NAMED else ""
-    of = f" of {names}{more}" if operators else ""
+    of = f" of {first_of(operators, _NAMED)}" if operators else ""
     return (
         f"{result.states:,} states for {result.sets:,} sets: the engine keeps hidden state{of} that is never observed"
     )

@@ -80,6 +80,11 @@ class Counterexample:
 
     __repr__ = short_repr
 
+    @property
+    def registrations(self) -> list[int]:
+        """The registrations that its steps register or release, ascending."""
+        return sorted({max(step, ~step) for step in (*self.expected_sequence, *self.actual_sequence)})
+
 
 @dataclass(frozen=True, slots=True)
 class Conflict:

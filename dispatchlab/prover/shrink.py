@@ -59,12 +59,12 @@ class _Shrink:
             for size in _LONGEST:
                 if size == 2:
                     example = self._without_the_past(example)
-                    if len(_members(example)) > _FEW:
+                    if len(example.registrations) > _FEW:
                         example = self._without_bystanders(example)
                     if len(example.actual_sequence) <= _SHORT:
                         example = self._without_detours(example)
                 longest = min(_LONGEST[size], len(example.expected_sequence) + len(example.actual_sequence))
-                for support in combinations(_members(example), size):
+                for support in combinations(example.registrations, size):
                     short = self._search(support, longest)
                     if short is not None and (short.flaw is Flaw.CRASH) == crash:
                         return short
@@ -145,7 +145,7 @@ class _Shrink:
 
     def _without_bystanders(self, example: Counterexample) -> Counterexample:
         """Leave out one registration after another from both sequences, as long as they disagree."""
-        for index in _members(example):
+        for index in example.registrations:
             pair = _without(example.expected_sequence, index), _without(example.actual_sequence, index)
             example = self._still(example, pair) or example
         return example
@@ -210,15 +210,5 @@ class _Shrink:
             raise _BudgetSpent
 
 
-def _members(example: Counterexample) -> list[int]:
-    return sorted(
-        {_index(step) for sequence in (example.expected_sequence, example.actual_sequence) for step in sequence}
-    )
-
-
-def _index(step: int) -> int:
-    return ~step if step < 0 else step
-
-
 def _without(sequence: StepSequence, index: int) -> StepSequence:
-    return tuple(step for step in sequence if _index(step) != index)
+    return tuple(step for step in sequence if step not in (index, ~index))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import DispatchLabError, first_of
 from dispatchlab.files import FileContent, FileKind, content_of
 
 SUFFIXES = (".yaml", ".yml")
@@ -106,6 +106,5 @@ _OTHERS_SHOWN = 3
 
 def _others_text(folder: str, others: Sequence[tuple[Path, FileContent]]) -> str:
     """Return the files of a folder that are no scenarios, with their kinds."""
-    shown = ", ".join(f"{path} is {found}" for path, found in others[:_OTHERS_SHOWN])
-    more = f" and {len(others) - _OTHERS_SHOWN} more" if len(others) > _OTHERS_SHOWN else ""
-    return f"{len(others)} of the files below {folder} {'is' if len(others) == 1 else 'are'} left out: {shown}{more}"
+    shown = first_of([f"{path} is {found}" for path, found in others], _OTHERS_SHOWN)
+    return f"{len(others)} of the files below {folder} {'is' if len(others) == 1 else 'are'} left out: {shown}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import log10
 
+from dispatchlab.errors import first_of as first_of
 from dispatchlab.model.keys import BACKENDS, PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS, DispatchKey
 
 _LONGEST_IN_FULL = 10**15
@@ -24,13 +24,8 @@ def readable(number: int) -> str:
     """Return `14,400`, or `about 4.3e+26` when there are too many digits."""
     if number < _LONGEST_IN_FULL:
         return f"{number:,}"
-    exponent = int(log10(number))
-    leading = number * 10 // 10**exponent
-    if leading >= 100:  # log10 rounds
-        exponent, leading = exponent + 1, leading // 10
-    elif leading < 10:
-        exponent, leading = exponent - 1, number * 10 // 10 ** (exponent - 1)
-    return f"about {leading // 10}.{leading % 10}e+{exponent}"
+    text = digits(number)
+    return f"about {text[0]}.{text[1]}e+{len(text) - 1}"
 
 
 def counted(number: int, noun: str, several: str = "") -> str:
@@ -42,18 +37,6 @@ def counted(number: int, noun: str, several: str = "") -> str:
         several: the noun for several; with an `s` when left out.
     """
     return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
-
-
-def first_of(names: Sequence[object], most: int, noun: str = "") -> str:
-    """Return the first names and the number of the others: `a, b and 1,200 more operators`.
-
-    Args:
-        names: at least one.
-        most: how many are shown.
-        noun: what the others are, a blank before it; empty when that needs no word.
-    """
-    more = f" and {len(names) - most:,} more{noun}" if len(names) > most else ""
-    return f"{', '.join(map(str, names[:most]))}{more}"
 
 
 def seconds(value: float) -> str:

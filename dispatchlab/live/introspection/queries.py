@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import DispatchLabError, first_of
 from dispatchlab.live.bridge.error_parser import without_backtrace
 from dispatchlab.live.bridge.reserved_namespaces import is_own
 from dispatchlab.live.bridge.running_keys import running_keys
@@ -168,10 +168,6 @@ def unknown_keys() -> tuple[str, ...]:
 def limits_of(unknown: tuple[str, ...]) -> str:
     """Return a sentence about what works, and what does not, with a PyTorch that has these unknown keys."""
     return (
-        f"it has {_some(unknown)}, which dispatchlab does not know: registering, releasing and reading slots work; "
-        "what is registered there cannot be recorded, written in a scenario or predicted"
+        f"it has {first_of(unknown, 3)}, which dispatchlab does not know: registering, releasing and reading slots "
+        "work; what is registered there cannot be recorded, written in a scenario or predicted"
     )
-
-
-def _some(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from dispatchlab.errors import first_of
 from dispatchlab.escape import printable
 from dispatchlab.model.installed_torch import model_for, other_keys_of_calls
 from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
@@ -154,8 +155,7 @@ def explanation_notes(explained: ExplainedOperator) -> Iterator[str]:
         yield f"{inspection.semantics} starts without PyTorch's backend fallbacks: --semantics torch-2.13 has them"
     model = model_for(inspection.build or inspection.semantics)
     if others := other_keys_of_calls(model):
-        more = f" and {len(others) - _KEYS_SHOWN} more" if len(others) > _KEYS_SHOWN else ""
-        shown = ", ".join(others[:_KEYS_SHOWN]) + more
+        shown = first_of(others, _KEYS_SHOWN)
         yield f"key sets are those of {CALLS}; in {model} these keys are others, or stand elsewhere: {shown}"
 
 

@@ -28,7 +28,7 @@ from dispatchlab.questions.explore.session_subject import Subject
 from dispatchlab.questions.order.reasons import FLAWS
 from dispatchlab.questions.order.report import Report
 from dispatchlab.views.console import plain
-from dispatchlab.views.formatting import key_names
+from dispatchlab.views.formatting import key_names, readable
 from dispatchlab.views.source_locations import fallback_of_file
 from dispatchlab.views.styles import ACTUAL, BAD, EXPECTED, GOOD, QUIET, REASON_STYLES, TITLE, VERDICT_STYLES, WARNING
 
@@ -306,7 +306,8 @@ def verdict_text(report: Report, subject: Subject) -> Text:
     if found.conflicts:
         text.append(f"\n{len(found.conflicts)} sets of registrations exclude one another", WARNING)
     if good:
-        text.append(f"\nevery order leads to the same tables: {_orders(found.orders)}")
+        orders = f"{readable(found.orders)} order{'' if found.orders == 1 else 's'}"
+        text.append(f"\nevery order leads to the same tables: {orders}")
     if found.counterexample is not None:
         text.append("\n\n").append_text(_counterexample(found.counterexample, report, subject))
     return text
@@ -324,9 +325,3 @@ def _counterexample(counterexample: Counterexample, report: Report, subject: Sub
         text.append("\n\ncause: ", TITLE).append_text(plain(report.reason.cause))
         text.append("\n\nfix: ", TITLE).append_text(plain(report.reason.fix))
     return text
-
-
-def _orders(count: int) -> str:
-    from dispatchlab.prover.limits import short_text
-
-    return f"{short_text(count)} order{'' if count == 1 else 's'}"

@@ -14,7 +14,7 @@ from dispatchlab.model.snapshot import TABLES
 from dispatchlab.prover.protocol import Engine, StateSpace
 from dispatchlab.prover.result import Counterexample, Expectation, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import compare_sequences, on_sandboxes, reasons_of
-from dispatchlab.questions.order.fixes import among, model_of, registered_in
+from dispatchlab.questions.order.fixes import among, model_of
 from dispatchlab.questions.order.report import Report
 from dispatchlab.scenario.folders import SUFFIXES
 from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by
@@ -150,7 +150,7 @@ def cut(
         counterexample: the counterexample.
         semantics: the semantics of the engine, which the scenario names if possible.
     """
-    members = sorted(registered_in(counterexample))
+    members = counterexample.registrations
     small = among(scenario, members)
     named = operators_named_by(small.registrations)
     small = replace(

@@ -104,17 +104,17 @@ def find_fixes(engine: Engine, scenario: Scenario, example: Counterexample, memb
         example: the counterexample.
         members: the registrations that meet in it.
     """
-    met = registered_in(example)
+    met = example.registrations
     every = range(len(scenario.registrations))
     whole = [*every] if len(every) <= _MOST_TRIED else near(scenario, met)
-    for scope in [whole, sorted(met)] if len(whole) <= _MOST_TRIED else [sorted(met)]:
+    for scope in [whole, met] if len(whole) <= _MOST_TRIED else [met]:
         fixes = _Trial(engine, scenario, example, scope).fixes(members)
         if fixes.changes:
             return fixes._replace(is_whole=scope == whole)
     return Fixes()
 
 
-def near(scenario: Scenario, members: set[int]) -> list[int]:
+def near(scenario: Scenario, members: Sequence[int]) -> list[int]:
     """Return the registrations that can meet some of them: those of the same operators, and fallbacks."""
     names = {name for member in members for name in operators_of(scenario.registrations[member])}
     return [
@@ -201,19 +201,13 @@ class _Trial:
         else:
             found = explore(*about, _OPTIONS, order=edited.order)
         if found.verdict not in _GOOD:
-            left = tuple(kept[at] for at in sorted(registered_in(found.counterexample)))
+            left = tuple(kept[at] for at in found.counterexample.registrations) if found.counterexample else ()
             return _Tried(helps=False, is_clean=False, left=left)
         brings_def = [any(isinstance(inner, Def) for inner in inner_of(one)) for one in edited.registrations]
         defs_first = sorted(range(len(kept)), key=lambda at: not brings_def[at])
         ran = outcomes(self.engine, edited, tuple(keeping(defs_first, edited.order)))
         refused = {kept[at] for at, refusal in ran if refusal is not None}
         return _Tried(helps=refused.isdisjoint(self.accepted), is_clean=not refused)
-
-
-def registered_in(example: Counterexample | None) -> set[int]:
-    """Return the registrations of a counterexample."""
-    sequences = () if example is None else (example.expected_sequence, example.actual_sequence)
-    return {max(step, ~step) for sequence in sequences for step in sequence}
 
 
 def outcomes(engine: Engine, scenario: Scenario, sequence: StepSequence) -> list[tuple[int, Refusal | None]]:

@@ -32,12 +32,6 @@ class OneScenarioError(DispatchLabError):
     template = "{option} works with one scenario, but {count} were given: name one file"
 
 
-class NoStatesError(DispatchLabError):
-    """The options ask for states, but the engine is PyTorch."""
-
-    template = "--snapshots: the states of PyTorch cannot be read: leave it out"
-
-
 def check_files(files: Sequence[str], options: RunOptions, *, snapshots: bool) -> None:
     """Refuse unwritable files before the run, and options for one scenario if there are several.
 
@@ -53,7 +47,9 @@ def check_files(files: Sequence[str], options: RunOptions, *, snapshots: bool) -
 
         check_output(options.save, kept_kind(options.save))
     if snapshots and options.engine == "torch":
-        raise NoStatesError
+        from dispatchlab.questions.order.snapshots import NoStatesError
+
+        raise NoStatesError("PyTorch")
 
 
 @dataclass

@@ -30,9 +30,8 @@ from dispatchlab.questions.order.fixes import (
     is_definition,
     near,
     outcomes,
-    registered_in,
 )
-from dispatchlab.registries.debug_text import owner
+from dispatchlab.registries.debug_text import keys_text, owner
 from dispatchlab.scenario.scenario import Scenario
 
 FLAWS = {
@@ -140,7 +139,7 @@ class _Stale(NamedTuple):
     @property
     def calls(self) -> str:
         """The calls that use these slots."""
-        return f"calls of {self.operator} at {_keys_text(list(self.slots), self.size)}"
+        return f"calls of {self.operator} at {keys_text(main_key(list(self.slots)), self.size)}"
 
     def actions(self, side: int) -> str:
         """Return what calls do by what the slots should hold (0) or hold (1)."""
@@ -150,7 +149,7 @@ class _Stale(NamedTuple):
             keys_of.setdefault(_what_calls_do(self.slots[key][side]), []).append(key)
         if len(keys_of) == 1:
             return next(iter(keys_of))
-        return ", and ".join(f"{action} at {_keys_text(keys, len(keys))}" for action, keys in keys_of.items())
+        return ", and ".join(f"{action} at {keys_text(main_key(keys), len(keys))}" for action, keys in keys_of.items())
 
 
 def _cause(text: str, members: Sequence[int], more: Sequence[str] = ()) -> Reason:
@@ -183,7 +182,7 @@ class _Pair:
                 said = "; ".join(example.why) or "".join(rows[1:2])
                 end = {Flaw.CRASH: "ends the engine", Flaw.RELEASE: "fails"}.get(example.flaw, "gives two results")
                 text = f"to {verb} {which} {end}{f': {said}' * bool(said)}"
-                return Reason(text, f"do not {verb} {which}", tuple(sorted(registered_in(example))))
+                return Reason(text, f"do not {verb} {which}", tuple(example.registrations))
             case Flaw.UNDO | Flaw.RESIDUE:
                 cause = self._left_behind()
             case Flaw.NON_COMMUTING | Flaw.INVARIANT:
@@ -241,7 +240,7 @@ class _Pair:
 
     def _with_others(self) -> tuple[Counterexample, tuple[int, ...]]:
         """Return the counterexample beside all other registrations of its operators; those that hide it."""
-        example, met = self.example, registered_in(self.example)
+        example, met = self.example, self.example.registrations
         others = tuple(at for at in near(self.scenario, met) if at not in met)
         if self.engine is None or self.scenario.modules or not others:
             return example, ()
@@ -341,7 +340,7 @@ class _Pair:
             words.reverse()
         if not words:
             words = [f"drop {self._names(members)}" if len(members) == 1 else "keep one of them"]
-        is_alone = registered_in(self.example) == {*members}
+        is_alone = self.example.registrations == [*members]
         if self.example.flaw is Flaw.RESIDUE and is_alone and all(len(one.dropped) == 1 for one in fixes.drops):
             words.append("correct what its refusal names")
         return ", or ".join(words) + ("" if fixes.is_whole else "; other registrations may differ as well")
@@ -460,11 +459,6 @@ def _what_calls_do(entry: str) -> str:
     if "ambiguous" in entry:
         return "raise (ambiguous autogradother)"
     return "find no kernel" if entry == "nothing" else f"run {owner(entry).partition(' [')[0]}"
-
-
-def _keys_text(keys: Sequence[str], count: int) -> str:
-    """Return keys by the one that most calls use: `AutogradCPU and 33 more keys`."""
-    return f"{main_key(keys)}{f' and {count - 1} more key' * (count > 1)}{'s' * (count > 2)}"
 
 
 def _entries(section: tuple[str, Sequence[str]]) -> tuple[str, dict[str, tuple[str, str]]]:

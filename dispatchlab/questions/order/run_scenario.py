@@ -10,7 +10,7 @@ from functools import partial
 from time import perf_counter
 from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import DispatchLabError, first_of
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Fallback, Registration
 from dispatchlab.processes import default_memory_bound
@@ -81,17 +81,12 @@ def check_subject(scenario: Scenario, options: RunOptions) -> None:
         raise NothingToExploreError(scenario, "it has no registrations")
     named = operators_named_by(scenario.registrations)
     if scenario.operators and named and not set(named) & set(scenario.operators) and not _has_fallback(scenario):
-        observed, others = _few(scenario.operators), _few(named)
+        observed, others = first_of(scenario.operators, _SHOWN), first_of(named, _SHOWN)
         raise NothingToExploreError(
             scenario, f"it observes {observed}, but the registrations are about {others}; observe one of these"
         )
     if options.walk == "sample" and len(scenario.registrations) < _PAIR:
         raise NothingToExploreError(scenario, "it has one registration, so there are no pairs to sample")
-
-
-def _few(operators: Sequence[OperatorName]) -> str:
-    more = f" and {len(operators) - _SHOWN:,} more" if len(operators) > _SHOWN else ""
-    return f"{', '.join(map(str, operators[:_SHOWN]))}{more}"
 
 
 def _has_fallback(scenario: Scenario) -> bool:

@@ -41,7 +41,7 @@ class NoStatesError(DispatchLabError):
 
     engine: str
 
-    template = "--snapshots: the states of the engine {engine} cannot be read: leave it out"
+    template = "--snapshots: the states of {engine} cannot be read: leave it out"
 
 
 class Way(NamedTuple):
