@@ -206,7 +206,10 @@ def why(expected: State, actual: State, semantics: Semantics) -> tuple[str, ...]
             continue
         reasons += _entries(name, left, right)
         # Only what one state has and the other lacks counts.
-        stale = [_stale(entry, fallbacks_in(state), semantics) for entry, state in ((left, expected), (right, actual))]
+        stale = [
+            stale_keys(entry.slots, expected_slots(entry, fallbacks_in(state), semantics))
+            for entry, state in ((left, expected), (right, actual))
+        ]
         if stale[0] != stale[1]:
             reasons += [_stale_text(name, bits) for bits in stale if bits]
     reasons += _in_python(expected, actual)
@@ -268,10 +271,6 @@ def _set_by(debugs: Iterable[str], what: str) -> str:
     """Return that several registrations set one thing: `fast.py:12 and norm.py:16 both set the CPU kernel of ...`."""
     writers = {*debugs}
     return f"{_names(writers)} {'both' if len(writers) == 2 else 'all'} set {what}; the later one wins"
-
-
-def _stale(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> int:
-    return stale_keys(entry.slots, expected_slots(entry, fallbacks, semantics))
 
 
 def _stale_text(name: str, bits: int) -> str:

@@ -337,7 +337,8 @@ class RegisterFallback:
         fallbacks = state.fallbacks()
         existing = fallbacks.by_slot.get(self.bit)
         replaces = self.replaces and not semantics.replaced_fallback_returns
-        if existing is not None and not replaces and not self._is_over_builtin(fallbacks):
+        is_over_builtin = self.replaces and existing is fallbacks.builtin.get(self.bit)
+        if existing is not None and not replaces and not is_over_builtin:
             raise refusals.duplicate_fallback(self.key, existing, self.entry)
         self._change(semantics, state, fallbacks.put(self.bit, self.entry, replaces=replaces))
 
@@ -351,10 +352,6 @@ class RegisterFallback:
             builtin = fallbacks.builtin.get(self.bit) if self.replaces else None
             left = fallbacks.without(self.bit, self.entry)
             self._change(semantics, state, left if builtin is None else left.put(self.bit, builtin))
-
-    def _is_over_builtin(self, fallbacks: Fallbacks) -> bool:
-        """Return whether it replaces a builtin fallback, and no other."""
-        return self.replaces and fallbacks.by_slot.get(self.bit) is fallbacks.builtin.get(self.bit)
 
     def _change(self, semantics: Semantics, state: Transaction, fallbacks: Fallbacks) -> None:
         state.put(FALLBACKS, fallbacks if fallbacks.slots or fallbacks.replacing else None)

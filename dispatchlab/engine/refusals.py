@@ -28,35 +28,28 @@ def _by(debug: str) -> str:
 
 def duplicate_def(operator: OperatorName, stored: Stored, new: Definition) -> RegistrationError:
     """Return the refusal of a second live def."""
-    return RegistrationError(
-        ErrorKind.DUPLICATE_DEF,
+    message = (
         f"{operator} is defined already, as {stored.schema}{_by(stored.debug)}, and a second def"
         f"{'' if stored.schema == new.schema else f' {new.schema}'}{_by(new.debug)} is refused, equal or not: "
-        "release the first, or give this one an overload name",
-        {
-            "operator": str(operator),
-            "schema": str(new.schema),
-            "debug": new.debug,
-            "other_schema": str(stored.schema),
-            "other_debug": stored.debug,
-        },
+        "release the first, or give this one an overload name"
     )
+    return _second_def(ErrorKind.DUPLICATE_DEF, message, operator, stored, new)
 
 
 def schema_conflict(operator: OperatorName, stored: Stored, new: Definition) -> RegistrationError:
     """Return the refusal of a second def with another schema, where equal ones are merged."""
-    return RegistrationError(
-        ErrorKind.SCHEMA_CONFLICT,
+    message = (
         f"{operator} is defined already, as {stored.schema}{_by(stored.debug)}; a second def must have an equal schema "
-        f"and {new.schema}{_by(new.debug)} is another",
-        {
-            "operator": str(operator),
-            "schema": str(new.schema),
-            "debug": new.debug,
-            "other_schema": str(stored.schema),
-            "other_debug": stored.debug,
-        },
+        f"and {new.schema}{_by(new.debug)} is another"
     )
+    return _second_def(ErrorKind.SCHEMA_CONFLICT, message, operator, stored, new)
+
+
+def _second_def(
+    kind: ErrorKind, message: str, operator: OperatorName, stored: Stored, new: Definition
+) -> RegistrationError:
+    of_new = {"operator": str(operator), "schema": str(new.schema), "debug": new.debug}
+    return RegistrationError(kind, message, {**of_new, "other_schema": str(stored.schema), "other_debug": stored.debug})
 
 
 def alias_kind_conflict(operator: OperatorName, stored: Stored, new: Definition) -> RegistrationError:

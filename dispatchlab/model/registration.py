@@ -425,6 +425,11 @@ def with_kernel_text(registration: Def | Impl | Fallback, text: str) -> Def | Im
     return replace(registration, debug=text)
 
 
+def inner_of(registration: Registration) -> tuple[Registration, ...]:
+    """Return the registrations of a block; another registration stands for itself."""
+    return registration.registrations if isinstance(registration, Block) else (registration,)
+
+
 def shown_text(registration: Registration) -> str:
     """Return the debug text that distinguishes a registration: its kernel's if it has one; empty for none."""
     match registration:

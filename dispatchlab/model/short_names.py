@@ -48,7 +48,7 @@ def short_names(registrations: Sequence[Registration]) -> tuple[str, ...]:
 def _candidates(registration: Registration, *, several: bool) -> Iterator[str]:
     """Return the names that a registration can have, the shortest first."""
     short, long = _plain(registration, several=several), _plain(registration, several=True)
-    debug = _of_debug(shown_text(registration))
+    debug = shown_text(registration).removeprefix("registered at ").rpartition("/")[2].strip()
     yield short
     if debug:
         yield f"{short} {debug}"
@@ -75,11 +75,6 @@ def _plain(registration: Registration, *, several: bool) -> str:
         case Block():
             key = f" {registration.key}" if registration.key else ""
             return f"{registration.namespace or '_'} {registration.kind}{key}"
-
-
-def _of_debug(debug: str) -> str:
-    """Return `fn_a`, or the file and the line in a debug text."""
-    return debug.removeprefix("registered at ").rpartition("/")[2].strip()
 
 
 def _cut(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, assert_never
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
-from dispatchlab.prover.chains import Chains, count_orders
+from dispatchlab.prover.chains import Chains, Module, count_orders
 from dispatchlab.prover.driver import explore_walk
 from dispatchlab.prover.limits import DEFAULT_WALK, Progress, WalkOptions, Watch
 from dispatchlab.prover.partition import explore_forkable
@@ -33,6 +33,7 @@ def explore(
     options: WalkOptions = DEFAULT_WALK,
     *,
     order: Chains = (),
+    modules: Sequence[Module] = (),
     cancelled: Callable[[], bool] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Exploration:
@@ -44,6 +45,7 @@ def explore(
         operators: the observed operators.
         options: the walk and its bounds.
         order: chains of registrations that are only registered in this order; releases are free.
+        modules: registrations that come as a whole, see `explore_modules`; then nothing is released.
         cancelled: a function that returns whether to stop; it is called about ten times a second.
         progress: a function that gets the progress about ten times a second.
 
@@ -53,6 +55,11 @@ def explore(
     Raises:
         Interrupted: Ctrl-C; the error has the results so far.
     """
+    if modules:
+        from dispatchlab.prover.modules import explore_modules
+
+        about = engine, registrations, operators, modules, options
+        return explore_modules(*about, order=order, cancelled=cancelled, progress=progress)
     watch, walk, seed = Watch(options, cancelled=cancelled, progress=progress), options.walk, options.seed
     registrations = distinguished(registrations)
     count = len(registrations)
@@ -115,7 +122,5 @@ def _explained(result: Exploration, space: StateSpace[Any]) -> Exploration:
     """Add the engine's reasons."""
     example = result.counterexample
     if example is None or example.why or result.verdict is not Verdict.ORDER_DEPENDENT:
-        return result
-    if example.flaw is Flaw.ASYMMETRY:
         return result
     return replace(result, counterexample=replace(example, why=reasons_of(space, example)))

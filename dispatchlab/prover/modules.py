@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from dispatchlab.errors import first_of
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Block, BlockKind, Claim, Fallback, Registration, operators_of
+from dispatchlab.model.registration import Block, BlockKind, Claim, Fallback, Registration, inner_of, operators_of
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.prover.all_orders import orders_keeping
 from dispatchlab.prover.chains import (
@@ -152,8 +152,7 @@ class _Imports(NamedTuple):
         if isinstance(self.engine, Forkable):
             space = self.engine.space(self.registrations, self.operators)
             return [part.indices for part in parts_of(space, self.registrations, self.operators)]
-        inside = (one.registrations if isinstance(one, Block) else (one,) for one in self.registrations)
-        if any(isinstance(one, Claim | Fallback) for some in inside for one in some):
+        if any(isinstance(inner, Claim | Fallback) for one in self.registrations for inner in inner_of(one)):
             return [everything]
         return [*groups_by(everything, lambda index: _names(self.registrations[index]))]
 

@@ -124,7 +124,8 @@ def parts_of(
     named = [frozenset(operators_of(registration)) for registration in registrations]
     unclaimed = set(operators).difference(*named) if named else set(operators)
     observed, chains = places_of(operators), ChainsWithin(order)
-    for group in _groups(space, len(registrations)) or [[]]:
+    others = (index for index in range(len(registrations)) if not space.is_broadcast(index))
+    for group in groups_by(others, space.written_variables) or [[]]:
         indices = tuple(sorted([*group, *broadcasts]))
         names = unclaimed.union(*(named[index] for index in indices))
         unclaimed = set()
@@ -139,11 +140,6 @@ def places_of(items: Iterable[_Item]) -> dict[_Item, int]:
 def among(places: Mapping[_Item, int], some: Iterable[_Item]) -> tuple[_Item, ...]:
     """Return the items that have a position, sorted by position, in a time that depends on `some`, not on `places`."""
     return tuple(sorted((item for item in some if item in places), key=places.__getitem__))
-
-
-def _groups(space: Footprints, count: int) -> list[list[int]]:
-    """Return registrations that share variables, directly or through others, without broadcasts."""
-    return groups_by((index for index in range(count) if not space.is_broadcast(index)), space.written_variables)
 
 
 def groups_by(indices: Iterable[int], shared: Callable[[int], Iterable[Hashable]]) -> list[list[int]]:

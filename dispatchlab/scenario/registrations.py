@@ -437,15 +437,12 @@ def _table_of(node: Node, tables: tuple[Table, ...]) -> Table:
     if not kinds:
         near = (did_you_mean(key.text, heads) for key in keys)
         hint = next(filter(None, near), f"start it with one of {', '.join(heads)}")
-        raise Wrong(keys[0] if keys else node, f"expected a registration but found {_keys(keys)}", hint)
+        found = f"a mapping with {', '.join(quoted(key.text) for key in keys[:3])}" if keys else "an empty mapping"
+        raise Wrong(keys[0] if keys else node, f"expected a registration but found {found}", hint)
     if other := next((key for key in kinds if key.text != kinds[0].text), None):
         message = f"an entry is one registration, but `{kinds[0].text}` and `{other.text}` are both present"
         raise Wrong(other, message, "start a new entry with a dash")
     return heads[kinds[0].text]
-
-
-def _keys(keys: list[Scalar]) -> str:
-    return f"a mapping with {', '.join(quoted(key.text) for key in keys[:3])}" if keys else "an empty mapping"
 
 
 def _def(entry: Entry, around: Surroundings, context: Context) -> Def:

@@ -295,7 +295,7 @@ def _accepts_kernels_in_wildcard_block() -> bool:
     """Return whether such a block is accepted; False if it ends the process."""
     with _operator() as operator:
         library, value = operator.library(kind="IMPL"), _value("CPU")
-        return _is_accepted_in_copy(lambda: library.impl(operator.name, value, stand_in))
+        return _said_by_copy(lambda: str(library.impl(operator.name, value, stand_in))) != ""
 
 
 def _accepts_several_defs() -> bool:
@@ -312,10 +312,6 @@ def _warns_each_override() -> bool:
             operator.impl("CPU")
             seen.append(any("Overriding a previously registered kernel" in str(one.message) for one in caught))
     return seen[-1]
-
-
-def _is_accepted_in_copy(action: Callable[[], object]) -> bool:
-    return _said_by_copy(lambda: str(action())) != ""
 
 
 def _said_by_copy(question: Callable[[], str]) -> str:

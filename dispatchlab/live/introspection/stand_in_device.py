@@ -314,7 +314,8 @@ def _is_view(op: Any) -> bool:
 
 @cache
 def _output_names(op: Any) -> tuple[str, ...]:
-    return tuple(one.name for one in op._schema.arguments if one.kwarg_only and _is_written(one))
+    of_out = (one for one in op._schema.arguments if one.kwarg_only and one.alias_info is not None)
+    return tuple(one.name for one in of_out if one.alias_info.is_write)
 
 
 def _outputs(op: Any, named: Mapping[str, Any]) -> list[Any]:
@@ -326,10 +327,6 @@ def _outputs(op: Any, named: Mapping[str, Any]) -> list[Any]:
             if one is not None and one.device.type != "cpu":
                 found[id(one)] = one
     return list(found.values())
-
-
-def _is_written(argument: Any) -> bool:
-    return argument.alias_info is not None and bool(argument.alias_info.is_write)
 
 
 # -- operators for devices alone, which the CPU has no kernel for

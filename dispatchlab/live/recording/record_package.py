@@ -46,6 +46,7 @@ from dispatchlab.model.registration import (
     Registration,
     TorchLibraryCall,
     TorchLibraryFunction,
+    inner_of,
 )
 from dispatchlab.model.schema import clone_with_name
 from dispatchlab.prover.chains import normal
@@ -448,7 +449,8 @@ def _only_new(now: RecordedOperator, new: Sequence[RecordedKernel], *, is_new: b
 
 def _foundations(registrations: Sequence[Registration], dumps: Mapping[str, str], reader: _Reader) -> Iterator[Def]:
     """Return the defs of other packages' operators that these packages have kernels for."""
-    defined = {str(one.operator.within(_home(each))) for each in registrations for one in _defs_in(each)}
+    inside = ((each, one) for each in registrations for one in inner_of(each))
+    defined = {str(one.operator.within(_home(each))) for each, one in inside if isinstance(one, Def)}
     for name in operators_named_by(registrations):
         operator = None if str(name) in defined else reader.dump(str(name), dumps.get(str(name)))
         for definition in () if operator is None else reader.registrations(operator, def_only=True):
@@ -458,11 +460,6 @@ def _foundations(registrations: Sequence[Registration], dumps: Mapping[str, str]
 
 def _home(registration: Registration) -> str:
     return registration.namespace or "" if isinstance(registration, Block) else ""
-
-
-def _defs_in(registration: Registration) -> Iterator[Def]:
-    members = registration.registrations if isinstance(registration, Block) else (registration,)
-    return (one for one in members if isinstance(one, Def))
 
 
 def _namespace(touched: set[OperatorName]) -> str:

@@ -231,12 +231,9 @@ def _where(lines: Sequence[str], package: str | None) -> str:
     at = next((at for at, line in enumerate(words) if line.startswith(_DYING_THREAD)), len(words))
     frames = [frame.groups() for line in takewhile(_FRAME.match, words[at + 1 :]) if (frame := _FRAME.match(line))]
     frames = [(file, line) for file, line in frames if not file.startswith("<frozen ")]
-    inside = [(file, line) for file, line in frames if package is not None and _is_of(package, file)]
+    top = "" if package is None else package.partition(".")[0]
+    inside = [(file, line) for file, line in frames if top in Path(file).with_suffix("").parts]
     return next((f" at {file}:{line}" for file, line in (*inside, *frames)), "")
-
-
-def _is_of(package: str, file: str) -> bool:
-    return package.partition(".")[0] in Path(file).with_suffix("").parts
 
 
 def _last_output(lines: Sequence[str]) -> str:

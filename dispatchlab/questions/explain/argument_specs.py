@@ -155,15 +155,11 @@ def _assign_specs(
             )
         if name in given:
             raise ArgumentSpecError(f"{name} was described twice: {given[name]!r} and {described!r}")
-        given[name] = " ".join("requires_grad" if word == "grad" else word for word in _parts(described))
+        words = described.replace("+", " ").split()
+        given[name] = " ".join("requires_grad" if word == "grad" else word for word in words)
         if spec is not None and not isinstance(spec, str):
             values[name] = spec
     return given, values
-
-
-def _parts(described: str) -> list[str]:
-    """Return the words of a description, which may be joined by `+`."""
-    return described.replace("+", " ").split()
 
 
 def _required_type(type_: Type) -> Type:

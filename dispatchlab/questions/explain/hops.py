@@ -283,7 +283,7 @@ def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema
                 return _Next(below, "no autograd formula, so backward warns; the call continues below autograd")
             why = f"the autograd kernel {records}, and redispatches with the keys below autograd"
             return _Next(below, why)
-        case Does.SELECTS_BACKEND if _is_factory(schema):
+        case Does.SELECTS_BACKEND if {"dtype", "layout", "device"} <= {each.name for each in schema.arguments}:
             return _selected(caller)
         case Does.REDISPATCHES | Does.SELECTS_BACKEND if below.bits & FUNCTIONALITY_BITS or rule.where == BUILTIN:
             return _Next(below, f"the kernel redispatches with the keys below {key.functionality}")
@@ -319,11 +319,6 @@ def _after_python(key: DispatchKey, below: DispatchKeySet, caller: _Caller) -> _
 def _below(key: DispatchKey, keys: DispatchKeySet) -> DispatchKeySet:
     """Return the keys of a kernel's redispatch: an autograd kernel removes all autograd keys."""
     return keys & DispatchKeySet.full_after(DispatchKey.AutogradOther if key.functionality in AUTOGRAD else key)
-
-
-def _is_factory(schema: FunctionSchema) -> bool:
-    """Return whether an operator has arguments for the options of a new tensor."""
-    return {"dtype", "layout", "device"} <= {argument.name for argument in schema.arguments}
 
 
 def _selected(caller: _Caller) -> _Next:

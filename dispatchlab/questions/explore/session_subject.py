@@ -11,7 +11,7 @@ from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName, find_operators, is_glob, name_of
-from dispatchlab.model.registration import Block, Fallback, Registration, operators_of
+from dispatchlab.model.registration import Fallback, Registration, inner_of, operators_of
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.questions.dump.inspect_scenario import ground_of
 from dispatchlab.questions.explore.session import LabRunner, SessionError
@@ -61,7 +61,7 @@ class Subject:
         reach_all = {
             index
             for index, one in enumerate(self.scenario.registrations)
-            if any(isinstance(part, Fallback) for part in (one.registrations if isinstance(one, Block) else (one,)))
+            if any(isinstance(part, Fallback) for part in inner_of(one))
         }
         return tuple(index for index, names in own if operator in names or not names or index in reach_all)
 

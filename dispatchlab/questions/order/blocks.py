@@ -170,7 +170,10 @@ def _blocks(one: Explored, *, details: bool = True) -> Iterator[b.Block]:
     if example is not None:
         yield sides_of(example, report.registrations)
         yield from _differences(example.diff)
-    elif texts := (*report.refusals, *(f"refused in every order: {text}" for text in _never_accepted(report))):
+    elif texts := (
+        *report.refusals,
+        *(f"refused in every order: {at} {report.registrations[at]}" for at in found.never_accepted),
+    ):
         yield b.Section("Refused", tuple(b.Line(text, "warn", indent=2) for text in texts))
     if one.snapshots is not None:
         from dispatchlab.questions.order.snapshots_blocks import snapshot_blocks
@@ -189,11 +192,6 @@ def _blocks(one: Explored, *, details: bool = True) -> Iterator[b.Block]:
     if details:
         listed = b.Items(tuple(b.code(f"{at} {text}") for at, text in enumerate(report.registrations)))
         yield b.Folded("What was explored", (b.Facts(tuple(_facts(report, found))), listed))
-
-
-def _never_accepted(report: Report) -> Iterator[str]:
-    """Return the registrations that were refused everywhere."""
-    return (f"{index} {report.registrations[index]}" for index in report.exploration.never_accepted)
 
 
 def _facts(report: Report, found: Exploration) -> Iterator[tuple[str, str]]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files import FileKind
 from dispatchlab.model.sequence import StepSequence, python_steps, renumbered
 from dispatchlab.model.snapshot import TABLES
-from dispatchlab.prover.protocol import Engine, StateSpace
-from dispatchlab.prover.result import Counterexample, Expectation, Exploration, Flaw, Verdict
+from dispatchlab.prover.protocol import Engine
+from dispatchlab.prover.result import Counterexample, Expectation, Exploration, Verdict
 from dispatchlab.prover.run_sequence import compare_sequences, on_sandboxes, reasons_of
 from dispatchlab.questions.order.fixes import among, model_of
 from dispatchlab.questions.order.report import Report
@@ -81,12 +80,8 @@ def explained(engine: Engine, scenario: Scenario, found: Exploration) -> Explora
     same = compare_sequences(sessions, counterexample.expected_sequence, counterexample.actual_sequence)
     if same is None or same.flaw is not counterexample.flaw:
         return found
-    reasons = _why(model.space(scenario.registrations, scenario.operators), counterexample)
+    reasons = reasons_of(model.space(scenario.registrations, scenario.operators), counterexample)
     return replace(found, counterexample=replace(counterexample, why=reasons))
-
-
-def _why(space: StateSpace[Any], counterexample: Counterexample) -> tuple[str, ...]:
-    return () if counterexample.flaw in (Flaw.ASYMMETRY, Flaw.RELEASE) else reasons_of(space, counterexample)
 
 
 # -- kept in a file

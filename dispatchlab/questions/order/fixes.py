@@ -9,13 +9,12 @@ from typing import Final, NamedTuple
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import SEMANTICS as MODELLED
-from dispatchlab.model.registration import Block, Claim, Def, Fallback, NameOnly, Registration, operators_of
+from dispatchlab.model.registration import Claim, Def, Fallback, NameOnly, Registration, inner_of, operators_of
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
 from dispatchlab.prover.chains import ChainsWithin, Module, keeping, normal
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.limits import WalkOptions
-from dispatchlab.prover.modules import explore_modules
 from dispatchlab.prover.protocol import Engine, Forkable
 from dispatchlab.prover.result import Counterexample, Flaw, Verdict
 from dispatchlab.prover.run_sequence import on_sandboxes, run
@@ -104,14 +103,10 @@ def find_fixes(engine: Engine, scenario: Scenario, example: Counterexample, memb
         example: the counterexample.
         members: the registrations that meet in it.
     """
-    met = example.registrations
-    every = range(len(scenario.registrations))
-    whole = [*every] if len(every) <= _MOST_TRIED else near(scenario, met)
-    for scope in [whole, met] if len(whole) <= _MOST_TRIED else [met]:
-        fixes = _Trial(engine, scenario, example, scope).fixes(members)
-        if fixes.changes:
-            return fixes._replace(is_whole=scope == whole)
-    return Fixes()
+    every, met = [*range(len(scenario.registrations))], example.registrations
+    whole = every if len(every) <= _MOST_TRIED else near(scenario, met)
+    is_whole = len(whole) <= _MOST_TRIED
+    return _Trial(engine, scenario, example, whole if is_whole else met).fixes(members)._replace(is_whole=is_whole)
 
 
 def near(scenario: Scenario, members: Sequence[int]) -> list[int]:
@@ -195,11 +190,8 @@ class _Trial:
     def _explore(self, change: Change) -> _Tried:
         edited = changed(self.scenario, change._replace(dropped=(*change.dropped, *self.outside)))
         kept = [at for at in self.scope if at not in change.dropped]
-        about = self.engine, edited.registrations, edited.operators
-        if edited.modules:
-            found = explore_modules(*about, edited.modules, _OPTIONS, order=edited.order)
-        else:
-            found = explore(*about, _OPTIONS, order=edited.order)
+        about = self.engine, edited.registrations, edited.operators, _OPTIONS
+        found = explore(*about, order=edited.order, modules=edited.modules)
         if found.verdict not in _GOOD:
             left = tuple(kept[at] for at in found.counterexample.registrations) if found.counterexample else ()
             return _Tried(helps=False, is_clean=False, left=left)
@@ -214,11 +206,6 @@ def outcomes(engine: Engine, scenario: Scenario, sequence: StepSequence) -> list
     """Return the steps of a sequence, each with its refusal."""
     with on_sandboxes(engine, scenario.registrations, scenario.operators)() as session:
         return list(run(session, sequence))
-
-
-def inner_of(registration: Registration) -> tuple[Registration, ...]:
-    """Return the registrations of a block; another registration stands for itself."""
-    return registration.registrations if isinstance(registration, Block) else (registration,)
 
 
 def is_definition(registration: Registration) -> bool:

@@ -13,7 +13,6 @@ from dispatchlab.model.operator_view import NO_KERNEL
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Snapshot
 from dispatchlab.prover.explore import explore
-from dispatchlab.prover.modules import explore_modules
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Exploration, Verdict
 from dispatchlab.prover.run_sequence import on_sandboxes
@@ -34,10 +33,7 @@ def golden(scenario: Scenario) -> tuple[Report, str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of kernels that are overridden: scenarios are about that
         about = scenario.registrations, scenario.operators
-        if scenario.modules:
-            found = explore_modules(engine, *about, scenario.modules, order=scenario.order)
-        else:
-            found = explore(engine, *about, order=scenario.order)
+        found = explore(engine, *about, order=scenario.order, modules=scenario.modules)
         report, operators = report_of(scenario, engine, found), _all_in_force(engine, scenario)
     text = golden_text(report, operators, keys=[str(key) for key in scenario.keys])
     if scenario.snapshots:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Final, NamedTuple
 
 from dispatchlab.model.registration import (
@@ -14,6 +15,7 @@ from dispatchlab.model.registration import (
     Impl,
     Registration,
     describe,
+    inner_of,
     shown_text,
 )
 from dispatchlab.model.sequence import StepSequence, format_sequence
@@ -26,7 +28,6 @@ from dispatchlab.questions.order.fixes import (
     Change,
     Fixes,
     find_fixes,
-    inner_of,
     is_definition,
     near,
     outcomes,
@@ -409,13 +410,9 @@ class _Pair:
             list(dict.fromkeys(max(step, ~step) for step in sequence))
             for sequence in (self.example.expected_sequence, self.example.actual_sequence)
         )
-        place = {index: at for at, index in enumerate(second)}
-        moved = [
-            index
-            for at, index in enumerate(first)
-            if index not in place
-            or any((place[other] < place[index]) is not (i < at) for i, other in enumerate(first) if other in place)
-        ]
+        pairs = combinations([index for index in first if index in second], 2)
+        turned = {index for pair in pairs if second.index(pair[0]) > second.index(pair[1]) for index in pair}
+        moved = [index for index in first if index in turned or index not in second]
         moved = moved or [index for index in second if index not in first] or first or second
         kernels = [index for index in moved if not is_definition(self.registrations[index])]
         return tuple(kernels if len(kernels) > 1 else moved)

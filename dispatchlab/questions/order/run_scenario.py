@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from dispatchlab.errors import DispatchLabError, first_of
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Block, Fallback, Registration
+from dispatchlab.model.registration import Fallback, Registration, inner_of
 from dispatchlab.processes import default_memory_bound
 from dispatchlab.prover.chains import Chains, Module, count_orders
 from dispatchlab.prover.explore import explore
@@ -91,11 +91,7 @@ def check_subject(scenario: Scenario, options: RunOptions) -> None:
 
 def _has_fallback(scenario: Scenario) -> bool:
     """Return whether a registration reaches operators that it does not name."""
-    return any(
-        isinstance(inner, Fallback)
-        for one in scenario.registrations
-        for inner in (one.registrations if isinstance(one, Block) else (one,))
-    )
+    return any(isinstance(inner, Fallback) for one in scenario.registrations for inner in inner_of(one))
 
 
 _PAIR: Final = 2
@@ -127,6 +123,9 @@ class Outcome:
 class Explores(Protocol):
     """An engine that runs walks itself, such as an engine in another process."""
 
+    def start(self) -> None:
+        """Start the engine, with a time limit of its own; harmless if it has started."""
+
     def explore(
         self,
         registrations: Sequence[Registration],
@@ -139,14 +138,6 @@ class Explores(Protocol):
         progress: Callable[[Progress], None] | None,
     ) -> Exploration:
         """Explore whether the order of registrations matters."""
-
-
-@runtime_checkable
-class Starts(Protocol):
-    """An engine that takes long to start; its start has its own time limit."""
-
-    def start(self) -> None:
-        """Start the engine; harmless if it has started."""
 
 
 def run_scenario(
@@ -284,11 +275,20 @@ def _found(
 ) -> tuple[Exploration, bool]:
     """Return the findings until the end, a bound or Ctrl-C, and whether Ctrl-C was pressed."""
     found: Exploration | None = None
-    if isinstance(engine, Starts):
+    modules, walk = scenario.modules, options.walk_options
+    if modules and options.passes is not None:
+        raise ModulesError("--passes")
+    about = scenario.registrations, scenario.operators, walk
+    if isinstance(engine, Explores):
         engine.start()
     started = perf_counter()
     try:
-        found = _explored(engine, scenario, options, progress, cancelled)
+        if isinstance(engine, Explores):
+            found = engine.explore(*about, order=scenario.order, modules=modules, progress=progress)
+        else:
+            found = explore(
+                engine, *about, order=scenario.order, modules=modules, cancelled=cancelled, progress=progress
+            )
         if found.counterexample is not None:
             from dispatchlab.questions.order.counterexamples import explained
 
@@ -304,27 +304,6 @@ def _found(
             found = Exploration(Verdict.INCOMPLETE, options.walk, count, 0, 0, 0, orders, notes=notes, elapsed_s=took)
         return found, True
     return found, False
-
-
-def _explored(
-    engine: Engine,
-    scenario: Scenario,
-    options: RunOptions,
-    progress: Callable[[Progress], None] | None,
-    cancelled: Callable[[], bool] | None,
-) -> Exploration:
-    modules = scenario.modules
-    if modules and options.passes is not None:
-        raise ModulesError("--passes")
-    about, order = (scenario.registrations, scenario.operators), scenario.order
-    if isinstance(engine, Explores):
-        return engine.explore(*about, options.walk_options, order=order, modules=modules, progress=progress)
-    walk = options.walk_options
-    if modules:
-        from dispatchlab.prover.modules import explore_modules
-
-        return explore_modules(engine, *about, modules, walk, order=order, cancelled=cancelled, progress=progress)
-    return explore(engine, *about, walk, order=order, cancelled=cancelled, progress=progress)
 
 
 def _stoppable(

@@ -15,7 +15,7 @@ from dispatchlab.model.keys import SLOT_OF_KEY
 from dispatchlab.model.registration import describe
 from dispatchlab.model.sequence import Step, format_sequence
 from dispatchlab.model.short_names import short_names
-from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Refusal, Snapshot
+from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Snapshot
 from dispatchlab.prover.chains import count_orders
 from dispatchlab.prover.protocol import Engine, Forkable, Look
 from dispatchlab.prover.states import ReachableStates
@@ -163,10 +163,6 @@ def _about(scenario: Scenario) -> tuple[tuple[str, ...], tuple[str, ...], tuple[
     return texts, tuple(short_names(scenario.registrations)), tuple(key.name for key in scenario.keys)
 
 
-def _reason(refusal: Refusal | None) -> str:
-    return "" if refusal is None else refusal.message
-
-
 def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
     """Walk through all states."""
     registrations = distinguished(scenario.registrations)
@@ -184,7 +180,7 @@ def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
     ]
     steps = {(edge.source, edge.step): edge.target for edge in edges}
     for source, step, target, refusal in edges:
-        way = Way(of_node[source], step, _reason(refusal))
+        way = Way(of_node[source], step, "" if refusal is None else refusal.message)
         back = step < 0 and steps.get((target, ~step)) == source
         if not back:
             collected.take(way, of_node[target])

@@ -95,7 +95,9 @@ def with_stand_ins(registrations: Sequence[Registration]) -> tuple[tuple[Registr
     def stand_in(one: Def | Impl, namespace: str) -> Def | Impl:
         kernel = one.kernel
         name_alone = isinstance(one, Def) and isinstance(one.schema, OperatorName)  # whose schema the kernel gives
-        if kernel is None or name_alone or not _needs_stand_in(kernel) or one.operator.within(namespace) in kept:
+        if kernel is None or name_alone or kernel.form is not KernelForm.UNBOXED or has_binding(kernel):
+            return one
+        if one.operator.within(namespace) in kept:
             return one
         return replace(one, kernel=boxed(kernel))
 
@@ -119,10 +121,6 @@ def stand_in_note(count: int) -> str:
         f"{count:,} C++ {kernels} had boxed stand-ins at the same keys: PyTorch did not compare the signatures and "
         "schemas of their C++ types, symbolic integers included"
     )
-
-
-def _needs_stand_in(kernel: Kernel) -> bool:
-    return kernel.form is KernelForm.UNBOXED and not has_binding(kernel)
 
 
 def _mismatched(registrations: Sequence[Registration]) -> set[OperatorName]:

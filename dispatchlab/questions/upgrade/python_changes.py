@@ -87,7 +87,10 @@ def python_upgrade(before: PythonLayer, after: PythonLayer, *, operators: Collec
             left.append((registry.name, why))
         else:
             compared.append(registry.name)
-    first, second = (_in_force(layer, compared, operators) for layer in (before, after))
+    first, second = (
+        {one.slot: one for one in _of(layer, operators) if one.active and one.registry in compared}
+        for layer in (before, after)
+    )
     changes = [
         PythonChange(*slot, first.get(slot), second.get(slot))
         for slot in sorted(first.keys() | second.keys(), key=lambda slot: (slot[1], slot[0], slot[2]))
@@ -104,12 +107,6 @@ def _unread(name: str, needs: str, layer: PythonLayer) -> str:
 
 def _function(one: PythonRegistration | None) -> str:
     return "" if one is None else one.function or one.site
-
-
-def _in_force(
-    layer: PythonLayer, registries: Collection[str], operators: Collection[str] | None
-) -> dict[tuple[str, str, str], PythonRegistration]:
-    return {one.slot: one for one in _of(layer, operators) if one.active and one.registry in registries}
 
 
 def _of(layer: PythonLayer, operators: Collection[str] | None) -> Iterable[PythonRegistration]:
