@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
@@ -60,11 +62,10 @@ def fields(row: Row) -> set[str]:
 
 
 @cache
-def seen(family: str, code: str) -> tuple[set[str], set[str]]:
-    """Return the words that the function of a cause gives, and the cases that it names."""
+def seen(family: str, code: str) -> set[str]:
+    """Return the words that the function of a cause gives."""
     file = files("dispatchlab.questions.why.causes") / f"{family}.py"
     words: set[str] = set()
-    cases: set[str] = set()
     for function in ast.parse(file.read_text(encoding="utf-8")).body if file.is_file() else ():
         if not isinstance(function, ast.FunctionDef):
             continue
@@ -72,10 +73,9 @@ def seen(family: str, code: str) -> tuple[set[str], set[str]]:
         for node in ast.walk(function):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "saw" and f"looks_for('{code}')" in of:
                 words |= {keyword.arg for keyword in node.keywords if keyword.arg}
-                cases |= {ast.literal_eval(k.value) for k in node.keywords if k.arg == "case" and is_text(k.value)}
             elif isinstance(node, ast.Dict):  # what helpers of the function give
                 words |= {key.value for key in node.keys if is_text(key)}  # type: ignore[union-attr]
-    return words, cases
+    return words
 
 
 def is_text(node: ast.expr | None) -> bool:
@@ -86,7 +86,7 @@ def is_text(node: ast.expr | None) -> bool:
 def test_a_row_names_what_is_known(family: str, cause: Cause, row: Row) -> None:
     patterns = row.pattern or cause.pattern
     expressions = [re.compile(text) for text in (*row.pattern, *cause.pattern, *(text for _, text in conditions(row)))]
-    given = seen(family, cause.code)[0] | {name for each in expressions for name in each.groupindex}
+    given = seen(family, cause.code) | {name for each in expressions for name in each.groupindex}
     given |= {"subject", "detail", "event_at"} if row.event else set()
     numbers = range(min((re.compile(text).groups for text in patterns), default=-1) + 1)
     named = {field for _, text in conditions(row) for field in _FIELD_IN_EXPRESSION.findall(text)}
@@ -105,24 +105,28 @@ def test_a_row_names_what_is_known(family: str, cause: Cause, row: Row) -> None:
 def test_each_expression_of_a_row_has_the_groups_that_its_texts_name(family: str, cause: Cause, row: Row) -> None:
     of_each = [set(re.compile(text).groupindex) for text in row.pattern or cause.pattern]
     named = fields(row) | {name for name, _ in conditions(row)}
-    given = FACTS | seen(family, cause.code)[0]
+    given = FACTS | seen(family, cause.code)
     given |= {name for _, text in conditions(row) for name in re.compile(text).groupindex}
     assert all(named & set().union(*of_each) - given <= groups for groups in of_each)
 
 
-@pytest.mark.parametrize(("family", "cause", "row"), ROWS)
-def test_the_case_of_a_row_is_one_that_the_function_names(family: str, cause: Cause, row: Row) -> None:
-    words, _ = seen(family, cause.code)
-    assert not row.case or "case" in words
-
-
-def test_each_number_stands_once_and_each_function_has_a_cause_with_rows_for_its_cases() -> None:
+def test_each_number_stands_once_and_each_function_has_a_cause() -> None:
     causes = [(family, cause) for family, causes in OF_FAMILY.items() for cause in causes]
     codes = [cause.code for _, cause in causes]
     assert len(set(codes)) == len(codes)
     assert set(cause_module._LOOKS) <= set(codes)
-    for family, cause in causes:
-        assert seen(family, cause.code)[1] <= {row.case for row in cause.rows}, cause.code
+
+
+def test_a_cause_has_at_most_40_lines() -> None:
+    folder = files("dispatchlab.questions.why.causes")
+    lines: Counter[str] = Counter()
+    for family in FAMILIES:
+        rows = re.split(r"^\[(WHY\d+)\]$", (folder / f"{family}.toml").read_text(encoding="utf-8"), flags=re.MULTILINE)
+        for code, text in zip(rows[1::2], rows[2::2], strict=True):
+            lines[code] += len(text.strip().splitlines()) + 1
+    for code, look in cause_module._LOOKS.items():
+        lines[code] += sum(not line.startswith("@") for line in inspect.getsource(look).strip().splitlines()) + 1
+    assert {code: count for code, count in lines.items() if count > 40} == {}
 
 
 def test_a_row_with_an_unknown_part_is_refused() -> None:

@@ -90,7 +90,7 @@ def looks_for(code: str) -> Callable[[Look], Look]:
 
 
 def saw(**words: object) -> Mapping[str, object]:
-    """Return the facts of a function: `case` chooses its rows, and rows use the other facts as fields."""
+    """Return the facts of a function, which rows use as fields."""
     return words
 
 

@@ -4,7 +4,6 @@
   tried before its function.
 - `event`: kinds of events; one must have been noted. The row uses the latest event for which `when` holds;
   `{subject}`, `{detail}` and `{event_at}` are its fields.
-- `case`: the case that the function of the cause names.
 - `when`: a further condition: `NAME`, `not NAME`, `NAME ~ EXPRESSION`, and several of them with `and` and `or`. In
   an expression, `{name}` also stands for a text.
 - `says`, `fix`, `evidence`: the texts. `{1}` and `{name}` are groups of the pattern or of an expression in `when`, or
@@ -73,20 +72,18 @@ class Row:
     evidence: tuple[str, ...] = ()
     pattern: tuple[str, ...] = ()
     event: tuple[EventKind, ...] = ()
-    case: str = ""
     when: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, fields: Mapping[str, Any], patterns: Patterns) -> Row:
         """Return a row from its entry; a single text counts as a list with one text."""
         lists = {name: (value,) if isinstance(value, str) else tuple(value) for name, value in fields.items()}
-        pattern = expressions(fields.get("pattern", ()), patterns)
-        return cls(**{**lists, "case": fields.get("case", ""), "pattern": pattern})
+        return cls(**{**lists, "pattern": expressions(fields.get("pattern", ()), patterns)})
 
     def explain(self, known: Words) -> Explanation | None:
         """Return the explanation of the row for a failure, or None if the row does not fit."""
         words = Words(known.failure, known)
-        if self.case != words.get("case", "") or not words.match(self.pattern):
+        if not words.match(self.pattern):
             return None
         fitting = (each for each in self._with_events(words) if all(_holds(text, each) for text in self.when))
         chosen = next(fitting, None)

@@ -58,30 +58,15 @@ _SCHEMA_WORDS: Final[Mapping[str, str]] = {
 
 
 @looks_for("WHY209")
-def bad_schema(words: Words) -> Mapping[str, object] | None:
-    """Recognise a schema text that the parser of PyTorch refuses."""
-    failure = words.failure
-    other = failure.search(r"(Non-default positional argument follows default argument)\. Parameter \w+ in ([^\n]+)")
-    if other is not None:
-        return saw(case="order", wrong_schema=other[2].strip(), what=other[1])
-    here = failure.search(r"(?:\w+Error: )?\n?([^\n]+):\n([^\n]*\([^\n]*)(?:\n( *)~* *<--- HERE)?")
-    parser = failure.search(
-        r"expected|unknown type specifier|invalid numeric|[Dd]uplicate|Only|legal|in an operator's schema|"
-        r"lists are only supported|must be the last element|can't have default value"
-    )
-    defines = re.search(
-        r"def|custom_op|triton_op|schema|load_(?:inline|library)|\bload\(",
-        f"{failure.call} {words.line}",
-    )
-    if parser is None or here is None or defines is None or "builtin op" in failure.text:
-        return None
-    schema = here[2].strip()
-    word = re.match(r"[\w.]+", here[2][len(here[3]) :]) if here[3] else None
-    better = _better(schema)
+def bad_schema(words: Words) -> Mapping[str, object]:
+    """Find the schema text that the parser of PyTorch refuses, and a better one."""
+    message = r"(?:\w+Error: )?\n?([^\n]+):\n([^\n]*\([^\n]*)(?:\n( *)~* *<--- HERE)?"
+    what, text, indent = found.groups("") if (found := words.failure.search(message)) is not None else ("", "", "")
+    word = re.match(r"[\w.]+", text[len(indent) :]) if indent else None
+    schema, better = text.strip(), _better(text.strip())
     return saw(
-        case="text",
         wrong_schema=schema,
-        what=here[1].strip().partition(". Common")[0].removesuffix(" here"),
+        what=what.strip().partition(". Common")[0].removesuffix(" here"),
         word=word[0] if word else "",
         better=better if better != schema else "",
     )
