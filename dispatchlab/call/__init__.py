@@ -5,7 +5,7 @@
 - `python_arg_parser`: the parser of the arguments of Python functions, with PyTorch's messages;
 - `dispatch_table`: the kernel for each key set, the keys that calls skip, and errors of calls that find no kernel;
 - `calling_conventions`: any kernel as a function of all arguments;
-- `local_key_set`: the guards, and what this thread includes and excludes;
+- `local_key_set`: the guards, and the keys that this thread includes and excludes;
 - `tensor`: `Tensor`, `tensor`, `Generator`, strides, and Python numbers where tensors are wanted;
 - `tensor_keys`: the dispatch keys of a tensor;
 - `torch_handlers`: whether a class has `__torch_function__` or `__torch_dispatch__`, and whether this thread calls it;
@@ -13,7 +13,7 @@
 - `call_observer`: observers of calls;
 - `trace`: records of calls, redispatches and guards;
 
-Autograd, batching and factories are in `dispatchlab.lab`, built on nothing but this.
+Autograd, batching and factories are in `dispatchlab.lab`, which uses only this package.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Observers of calls. While there is none, calls pay for one look at an empty list."""
+"""Observers of calls. Without observers, a call only checks an empty list."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class ObservedCall:
     """A call before its kernel runs.
 
     Args:
-        kind: which way it came in.
+        kind: `call`, `redispatch`, or their boxed forms.
         operator: the operator.
-        arguments: the keys of the arguments; those that were handed over, in a redispatch.
-        each: the keys of each argument that has any, by its name; nothing, in a redispatch.
-        included: what the thread includes; nothing, in a redispatch.
-        excluded: what the thread excludes; nothing, in a redispatch.
+        arguments: the keys of the arguments; for a redispatch, the given key set.
+        each: the keys of each argument that has keys, by name; empty for a redispatch.
+        included: the keys that the thread includes; empty for a redispatch.
+        excluded: the keys that the thread excludes; empty for a redispatch.
         base: the set before the operator's fallthroughs were masked.
         keys: the final set.
         entry: the kernel that was found; None when there is none that could run.
@@ -52,7 +52,7 @@ class Observer(Protocol):
     """An observer of every call, of every thread, in that thread."""
 
     def entered(self, call: ObservedCall, /) -> None:
-        """Note that a kernel was looked up and is about to run; None when there is no kernel."""
+        """Note the kernel that will run; None without a kernel."""
 
     def left(self, call: ObservedCall, error: BaseException | None, /) -> None:
         """Note that the call is over; `error` is the exception that it raised."""

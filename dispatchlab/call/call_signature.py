@@ -1,6 +1,6 @@
 """Call signatures: a schema made ready to check arguments and to compute key sets.
 
-What is accepted is what PyTorch's Python calls accept: an int where a float is wanted, one int for `int[2]`, a tuple
+A call accepts what PyTorch's Python calls accept: an int for a float, one int for `int[2]`, a tuple
 for a list, None for a tensor, which then is undefined. Source: torch/csrc/jit/python/pybind_utils.cpp (`toIValue`).
 """
 
@@ -51,7 +51,7 @@ _TYPED = frozenset(("aten", "prims"))
 
 
 class CallSignature:
-    """A schema, ready to be called; it depends on nothing else.
+    """A schema with prepared checks of its arguments; it depends only on the schema.
 
     Args:
         schema: the schema.
@@ -87,7 +87,7 @@ class CallSignature:
         return f"<CallSignature {self.schema}>"
 
     def default(self, at: int) -> object:
-        """Return the default of an argument, a list of its own if it is one; `MISSING` when there is none."""
+        """Return the default of an argument, a new list for a list; `MISSING` without a default."""
         default = self.defaults[at]
         return [*default] if isinstance(default, list) else default
 
@@ -201,7 +201,7 @@ class CallSignature:
         See Note [What an in-place form returns].
 
         Raises:
-            NotReturnableError: the kernel returned neither nothing nor what the schema says.
+            NotReturnableError: the kernel returned a value that is neither None nor fits the schema.
         """
         if result is not None:
             self._checked_returns(result)
@@ -238,9 +238,9 @@ class CallSignature:
         return CallError(refusal.kind, refusal.message, {**refusal.facts, "kernel": kernel})
 
     def as_python_call(self, values: Sequence[object]) -> tuple[Sequence[object], dict[str, object]]:
-        """Return positional and named values for a Python kernel: without those that equal their default.
+        """Return positional and named values for a Python kernel, without values that equal their default.
 
-        Of positional ones only the last are left out; every argument that is by name alone is.
+        Only the last positional values are left out; every keyword-only value can be left out.
         """
         count, defaults = self.positional, self.defaults
         while count and same_value(values[count - 1], defaults[count - 1]):
@@ -309,7 +309,7 @@ def same_value(one: object, other: object) -> bool:
 
 
 def tensor_or_number(value: object) -> object:
-    """Return a tensor as it is, and a number as a tensor made of it."""
+    """Return a tensor unchanged, and a number as a tensor."""
     if isinstance(value, np.number | np.bool_):
         value = value.item()
     return wrapped_number(value) if isinstance(value, NUMBERS) else _tensor(value)

@@ -1,6 +1,6 @@
-"""Calling conventions of kernels: any of the three as one function of all arguments.
+"""Calling conventions of kernels: convert each of the three to a function of all arguments.
 
-- with the arguments: positional ones and those by name, without what equals its default, as `torch.library` calls;
+- with the arguments: positional and keyword arguments without those that equal their default, as `torch.library` calls;
 - with a stack: the operator and a list, from which the kernel takes the arguments and to which it adds the returns;
 - unboxed: every argument in its place, as C++ calls.
 
@@ -35,7 +35,7 @@ def target_of(operator: object, signature: CallSignature, held: TableEntry, keys
         keys: the final set of the call.
 
     Raises:
-        CallError: of kind `other`, when nothing stands behind the kernel that could run.
+        CallError: of kind `other`, if the kernel has no function.
     """
     kernel = held.registered.kernel
     function = function_of(signature, held)
@@ -130,7 +130,7 @@ def _returning_written(called: Target, signature: CallSignature) -> Target:
 
 
 def _in_place(called: Target, signature: CallSignature, function: Target) -> Target:
-    """Return every argument by position, or by name where the function takes it only so."""
+    """Return every argument by position, or by name if the function takes it only by name."""
     parameters = list(inspect.signature(function).parameters.values())[-len(signature.arguments) :]
     by_name = [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
     if not by_name or not signature.arguments:

@@ -20,7 +20,7 @@ from dispatchlab.model.slot_set import DUMP_ORDER, KEY_OF_BIT, UNDEFINED_SLOT, k
 
 
 def available_keys(entry: OperatorEntry) -> tuple[DispatchKey, ...]:
-    """Return the runtime keys whose slot holds a kernel, ascending; Undefined never counts."""
+    """Return the runtime keys whose slot has a kernel, ascending, without Undefined."""
     held = 0
     for bits in entry.slots.values():
         held |= bits
@@ -28,7 +28,7 @@ def available_keys(entry: OperatorEntry) -> tuple[DispatchKey, ...]:
 
 
 def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet, held: TableEntry | None) -> NoReturn:
-    """Raise the error of a call with the set `keys` at a slot that holds no kernel to run.
+    """Raise the error of a call with the key set `keys` at a slot without a kernel.
 
     Raises:
         CallError: of kinds `no_tensor_arguments`, `missing_kernel`, `ambiguous_autogradother` or
@@ -86,7 +86,7 @@ def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet,
 
 
 def _nothing_above_the_backend(entry: OperatorEntry, name: str, keys: DispatchKeySet, local: str, there: str) -> str:
-    """Return the message for a key with work before the backend, or nothing."""
+    """Return the message for a key before the backend; may be empty."""
     key = keys.highest()
     backends = tuple(one for one in keys if one.functionality <= DispatchKey.NestedTensor)
     # See Note [What to register below]
@@ -115,7 +115,7 @@ def _entry_at(entry: OperatorEntry, key: DispatchKey) -> TableEntry | None:
 
 
 def _registered(entry: OperatorEntry) -> tuple[str, ...]:
-    """Return the keys at which the operator has kernels of its own to run, alias keys among them."""
+    """Return the keys at which the operator has its own kernels, including alias keys."""
     bits = (bit for bit in sorted(entry.kernels, key=DUMP_ORDER.__getitem__))
     return tuple(key_text(KEY_OF_BIT[bit]) for bit in bits if not entry.kernels[bit][0].kernel.is_fallthrough)
 
@@ -150,7 +150,7 @@ class Masks(NamedTuple):
 
 
 def fallthrough_slots(slots: Mapping[TableEntry, int]) -> int:
-    """Return the slots that hold a fallthrough."""
+    """Return the slots with a fallthrough."""
     found = 0
     for held, bits in slots.items():
         if held.registered.kernel.is_fallthrough:
@@ -224,7 +224,7 @@ class CallTable:
 
         Raises:
             CallError: there is none that could run.
-            InvariantError: there is none, and the operator's table is not what its registrations say.
+            InvariantError: there is none, and the operator's table does not fit its registrations.
         """
         known = self._found.get(keys.bits)
         if known is not None:

@@ -38,7 +38,7 @@ DEFAULT_MASKS = masks_of(DEFAULT_INCLUDED, DEFAULT_EXCLUDED)
 
 
 class _Thread(threading.local):
-    """The state of one thread; the class attributes are its initial state."""
+    """The state of a thread; the class attributes are the initial state."""
 
     masks: Masks = DEFAULT_MASKS
     included: DispatchKeySet = DEFAULT_INCLUDED
@@ -128,7 +128,7 @@ class _KeysGuard(KeyGuard):
 
 
 class IncludeDispatchKeyGuard(_KeysGuard):
-    """Include keys besides the included ones.
+    """Include further keys.
 
     >>> from dispatchlab import DispatchKey, Lab, tensor, trace
     >>> from dispatchlab.call import IncludeDispatchKeyGuard
@@ -146,7 +146,7 @@ class IncludeDispatchKeyGuard(_KeysGuard):
 
 
 class ExcludeDispatchKeyGuard(_KeysGuard):
-    """Exclude keys besides the excluded ones; an excluded key stays out even when it is included.
+    """Exclude further keys; an excluded key stays excluded even if it is included.
 
     >>> from dispatchlab import DispatchKey, Lab, tensor, trace
     >>> from dispatchlab.call import ExcludeDispatchKeyGuard
@@ -164,7 +164,7 @@ class ExcludeDispatchKeyGuard(_KeysGuard):
 
 
 class ForceDispatchKeyGuard(KeyGuard):
-    """Set both sets, whatever they are.
+    """Replace both sets.
 
     >>> from dispatchlab import DispatchKey, DispatchKeySet
     >>> from dispatchlab.call import ForceDispatchKeyGuard, included

@@ -1,7 +1,7 @@
 """Operators, to be called, redispatched, and called with a stack.
 
-An `Operator` keeps working while kernels and even its def come and go; every call sees what is registered when it
-starts, or an error that says what is missing. The names are those of c10::OperatorHandle and of `torch.ops`.
+An `Operator` also works after kernels or its def were registered or released; every call uses the registrations at its
+start, or raises an error that says what is missing. The names are those of c10::OperatorHandle and of `torch.ops`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Operator:
     tensor([0.])
 
     Args:
-        dispatcher: where it is registered.
-        name: which one.
+        dispatcher: its dispatcher.
+        name: its name.
     """
 
     __slots__ = ("__weakref__", "_table", "_variable", "dispatcher", "name")
@@ -54,7 +54,7 @@ class Operator:
         """Its schema.
 
         Raises:
-            RegistrationError: of kind `no_such_schema`, when nothing defines it now.
+            RegistrationError: of kind `no_such_schema`, if it has no def now.
         """
         return self.dispatcher.find_schema_or_raise(self.name)
 
@@ -128,10 +128,10 @@ class Operator:
     # -- boxed
 
     def call_boxed(self, stack: list[object]) -> None:
-        """Call with the last values of a stack as the arguments, in the schema's order; they give way to the returns.
+        """Call with the last values of a stack as the arguments, in the schema's order; the returns replace them.
 
         Args:
-            stack: the stack; as it was when the call fails.
+            stack: the stack; unchanged if the call fails.
 
         Raises:
             CallError: the arguments are wrong, there is no kernel, or the kernel returned something wrong.
@@ -191,7 +191,7 @@ def _key_set(table: CallTable, keys: object) -> DispatchKeySet:
 
 
 def _observed(call: ObservedCall, run: Callable[[], object]) -> object:
-    """Run a call while the observers watch; an observer that comes in the middle has missed the call."""
+    """Run a call while the observers watch; an observer that is added later misses the call."""
     watching = [*observers]
     for observer in watching:
         observer.entered(call)
@@ -217,7 +217,7 @@ def operator(dispatcher: Dispatcher, name: OperatorName | str) -> Operator:
     <Operator aten::mm(Tensor self, Tensor mat2) -> Tensor>
 
     Raises:
-        RegistrationError: of kind `no_such_schema`, when nothing defines it.
+        RegistrationError: of kind `no_such_schema`, if it has no def.
         ParseError: the name cannot be read.
     """
     parsed = parse_name(name) if isinstance(name, str) else name
@@ -272,7 +272,7 @@ class Namespace:
 
 
 class Packet:
-    """The overloads of one name; a call of it goes to the one without an overload name, or to the only one."""
+    """The overloads of one name; a call runs the overload without a name, or the only overload."""
 
     def __init__(self, dispatcher: Dispatcher, name: str, overloads: tuple[str, ...]) -> None:
         self._dispatcher = dispatcher
@@ -283,7 +283,7 @@ class Packet:
         return f"<Packet {self._name} of {', '.join(self.overloads())}>"
 
     def overloads(self) -> tuple[str, ...]:
-        """Return the overload names; `default` for the one without."""
+        """Return the overload names; `default` for the overload without a name."""
         return tuple(overload or "default" for overload in self._overloads)
 
     def __getattr__(self, overload: str) -> Operator:

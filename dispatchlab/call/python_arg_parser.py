@@ -39,9 +39,9 @@ class PythonArgParser:
     """A Python function with several signatures.
 
     Args:
-        name: what it is called.
-        signatures: as text or parsed, in the order in which they are tried, but for deprecated ones.
-        numbers: numbers may stand for tensors.
+        name: its name.
+        signatures: the signatures, as text or parsed, in the order in which they are tried; deprecated ones are last.
+        numbers: whether numbers may replace tensors.
 
     Raises:
         ParseError: a signature cannot be read.
@@ -62,8 +62,8 @@ class PythonArgParser:
         """Return the first signature that the arguments fit.
 
         Args:
-            args: positional ones.
-            kwargs: those by name.
+            args: the positional arguments.
+            kwargs: the keyword arguments.
             is_anything: whether a value fits every parameter, as an object with a handler does.
 
         Raises:
@@ -133,7 +133,7 @@ class PythonSignature:
 
     Args:
         name: the function.
-        parameters: in order, those by name last.
+        parameters: the parameters in order, keyword parameters last.
         deprecated: taking it warns.
         hidden: messages do not list it.
     """
@@ -173,7 +173,7 @@ class PythonSignature:
 
     @property
     def takes_varargs(self) -> bool:
-        """True when the elements of its only positional list can be given one by one."""
+        """True if the elements of its only positional list can be separate arguments."""
         return self.positional == 1 and isinstance(self.parameters[0].type, ListType)
 
     @property
@@ -277,7 +277,7 @@ class Parameter:
     Args:
         name: its name.
         type: its type, without the `?`.
-        optional: it can be left out.
+        optional: whether it can be left out.
         allows_none: None can be given.
         default: the text of its default; empty when there is none.
         by_name: it can only be given by name.
@@ -299,7 +299,7 @@ class Parameter:
         return f"{self.type_name} {self.name}{f' = {self.default}' if self.default else ''}"
 
     def accepts(self, value: object, *, numbers: bool, is_anything: Callable[[object], bool]) -> bool:
-        """Return whether the value is of the type; `numbers` allows tensors: Note [What a number may stand for]."""
+        """Return whether the value has the type, perhaps a number for a tensor: Note [What a number may stand for]."""
         if is_anything(value):
             return True
         match self.type:

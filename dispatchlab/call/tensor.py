@@ -42,7 +42,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return whether every element has a place of its own, without gaps, in some order of dimensions."""
+    """Return whether every element has its own position in memory, without gaps, in some order of dimensions."""
     expected = 1
     for step, size in sorted((step, size) for size, step in zip(shape, strides, strict=True) if size != 1):
         if step != expected:
@@ -98,7 +98,7 @@ class History(Protocol):
     """The history of a view, as autograd keeps it."""
 
     def follow_base(self, view: Tensor) -> None:
-        """Make the history of the base that of the view, whose memory was written since."""
+        """Give the view the history of its base, because its memory was written."""
 
 
 class Tensor:
@@ -111,14 +111,14 @@ class Tensor:
 
     Args:
         data: its elements; only the shape of them is kept on `meta`.
-        device: where it claims to be.
-        dtype: the type of its elements; that of `data` when left out.
-        layout: what it claims to be laid out as.
+        device: its declared device.
+        dtype: the type of its elements; default: the dtype of `data`.
+        layout: its declared layout.
         requires_grad: whether operations on it are recorded for `backward`.
-        key_set: the set that it is built with, in place of the backend key that device, layout and dtype give.
+        key_set: its key set, which replaces the backend key of device, layout and dtype.
 
     Attributes:
-        elements: the array; None for a tensor without elements of its own, as on `meta`. `data` raises for that one.
+        elements: the array; None for a tensor without elements, as on `meta`. Then `data` raises.
         made_by: the node of the autograd graph that made it, as `grad_fn` shows it. Autograd keeps it here, as it keeps
             `grad_accumulator`, `hooks` and `view_history`, and calls know nothing of what they are.
 
@@ -166,7 +166,7 @@ class Tensor:
         self.start_history(VersionCounter(), requires_grad=requires_grad)
 
     def start_history(self, version_counter: VersionCounter, *, requires_grad: bool) -> None:
-        """Make this a leaf: without gradient and base, and with its own elements."""
+        """Make this tensor a leaf: without gradient and base, and with its own elements."""
         self.grad: Tensor | None = None
         self.grad_accumulator: ref[Any] | None = None
         self.made_by: object | None = None
@@ -209,7 +209,7 @@ class Tensor:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """The distance between neighbours in elements, by dimension; as if contiguous when there are no elements."""
+        """The distance between neighbouring elements, by dimension; without elements, as for a contiguous tensor."""
         if self.wrapped_strides is not None:
             return self.wrapped_strides
         if self.elements is None:
@@ -229,7 +229,7 @@ class Tensor:
         now, and gets a node anew.
 
         Raises:
-            AutogradError: that is not possible, for the view was made while nothing was recorded.
+            AutogradError: this is not possible, because the view was made while nothing was recorded.
         """
         if self.view_history is not None and self.made_by_version != self.version_counter.value:
             self.view_history.follow_base(self)
@@ -259,9 +259,9 @@ class Tensor:
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        """Handle an overridable function as a subclass does by default: call it, and give its tensors this class.
+        """Handle an overridable function like the default of a subclass: call it, and give its tensors this class.
 
-        Returns NotImplemented when another type takes part that this one does not derive from.
+        Returns NotImplemented if an argument has another type that is not a base class of this class.
         Source: torch/_tensor.py (`Tensor.__torch_function__`).
         """
         if not all(issubclass(cls, one) for one in types):
@@ -292,11 +292,11 @@ def is_inference_tensor(tensor: Tensor) -> bool:
 
 
 def shallow_copy(tensor: Tensor, kind: type[T]) -> T:
-    """Return another tensor of the same memory, keys, version and history, with a gradient and views of its own.
+    """Return another tensor with the same memory, keys, version and history, but its own gradient and views.
 
     Args:
-        tensor: what is copied.
-        kind: the class of the copy; what its slots hold besides is copied when it is the same class.
+        tensor: the tensor to copy.
+        kind: the class of the copy; if it is the same class, the other slots are also copied.
     """
     made = object.__new__(kind)
     own = kind is type(tensor) and kind is not Tensor
@@ -312,7 +312,7 @@ def of_class(tensor: Tensor, kind: type[T], alias: Callable[[Tensor], Tensor] | 
     """Return a tensor of another class with the same memory; see `as_subclass` of `dispatchlab.lab.overrides`.
 
     Raises:
-        CallError: a handler returned a tensor of a class of its own.
+        CallError: a handler returned a tensor of its own class.
     """
     viewed = tensor if alias is None else alias(tensor)
     if alias is not None and viewed.key_bits & PYTHON_KEYS.bits and not issubclass(kind, type(viewed)):
@@ -355,7 +355,7 @@ def tensor(
 
     Args:
         data: a number, lists of numbers, or an array.
-        device: where it claims to be.
+        device: its declared device.
         dtype: the type of its elements.
         requires_grad: whether operations on it are recorded.
     """
@@ -411,5 +411,5 @@ def wrapped_number(number: Number) -> Tensor:
 
 
 def unwrapped_number(value: object) -> object:
-    """Return the number of a tensor that wraps one; every other value as it is."""
+    """Return the number of a tensor that wraps a number; every other value unchanged."""
     return value.item() if isinstance(value, Tensor) and value.is_wrapped_number else value

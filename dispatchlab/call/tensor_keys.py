@@ -38,10 +38,10 @@ _PREFIXES: dict[Layout, str] = {
 def compute_dispatch_key(
     device: DeviceType, layout: Layout = Layout.strided, dtype: DType | None = None
 ) -> DispatchKey:
-    """Return the backend key that a factory goes to for these options.
+    """Return the backend key of a factory call with these options.
 
     Raises:
-        KeyError: no key stands for a tensor like that, such as a sparse one on an FPGA.
+        KeyError: there is no key for such a tensor, for example for a sparse tensor on an FPGA.
     """
     return key_of_backend(_BACKENDS[device], layout, dtype)
 
@@ -55,7 +55,7 @@ def key_of_backend(backend: str, layout: Layout = Layout.strided, dtype: DType |
     """Return the key of a backend, by the name of the key of its plain tensors, for a layout and dtype.
 
     Raises:
-        KeyError: no key stands for a tensor like that.
+        KeyError: there is no key for such a tensor.
     """
     if layout == Layout.mkldnn:
         return DispatchKey[f"Mkldnn{backend}"]

@@ -111,7 +111,7 @@ def stored(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
 
 
 def promoted(first: DType, second: DType) -> DType:
-    """Return the dtype that holds both: the higher category wins, and equal ones join as in numpy."""
+    """Return the dtype for both: the higher category wins; equal categories are combined as in numpy."""
     if first == second:
         return first
     if first.category == second.category:
@@ -153,7 +153,7 @@ def _combined(higher: DType | None, lower: DType | None) -> DType | None:
 
 
 class Layout(IntEnum):
-    """How a tensor is laid out in memory; a label, for every kernel here works on dense arrays.
+    """The layout of a tensor in memory; only a label, because every kernel here works on dense arrays.
 
     >>> from dispatchlab import tensor
     >>> tensor([1.0]).layout
@@ -213,7 +213,7 @@ class DeviceType(WordEnum):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device: its type and, where there are several, its number.
+    """A device: its type and, if there are several, its number.
 
     >>> from dispatchlab.call import Device
     >>> Device.parse("cuda:1").index
@@ -251,5 +251,5 @@ CPU = Device(DeviceType.CPU)
 
 
 def device_of(device: Device | str) -> Device:
-    """Return a device, given as one or as text."""
+    """Return a device from a device or a text."""
     return Device.parse(device) if isinstance(device, str) else device

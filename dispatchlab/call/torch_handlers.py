@@ -1,4 +1,4 @@
-"""Handlers of classes: which classes have one, and whether this thread calls those of `__torch_function__`.
+"""Handlers of classes: which classes have handlers, and whether this thread calls `__torch_function__` handlers.
 
 Source: torch/csrc/utils/disable_torch_function.cpp, aten/src/ATen/PythonTorchFunctionTLS.h.
 """
@@ -30,9 +30,9 @@ def disabled(*args: object, **kwargs: object) -> object:
 def default_torch_dispatch(
     func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
 ) -> Any:
-    """Return the `__torch_dispatch__` of plain tensors, for `super()`: the call goes on below the key Python.
+    """Return the `__torch_dispatch__` of plain tensors, for `super()`: the call continues below the key Python.
 
-    A class that has only this one has no handler.
+    A class with only this method has no handler.
     """
     with ExcludeDispatchKeyGuard(_PYTHON_AND_ABOVE):
         return func(*args, **(kwargs or {}))
@@ -57,7 +57,7 @@ def handles(value: object, protocol: str) -> bool:
 
 
 def may_differ(kind: type) -> bool:
-    """Return whether one object of a class may have a handler, and another one not."""
+    """Return whether only some objects of a class may have a handler."""
     return kind.__dictoffset__ != 0 or issubclass(kind, type) or hasattr(kind, "__getattr__")
 
 
@@ -83,7 +83,7 @@ class FunctionThread(threading.local):
     Attributes:
         state: which handlers it calls.
         modes: its function modes, the innermost last.
-        skips: the next public function goes straight to its implementation.
+        skips: whether the next public function calls its implementation directly.
     """
 
     state: FunctionState = FunctionState.ENABLED

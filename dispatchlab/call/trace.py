@@ -18,7 +18,7 @@ class Trace:
     """A record of calls.
 
     Args:
-        line: is given a line for each call as it begins.
+        line: a function that gets a line for each call when the call begins.
     """
 
     def __init__(self, line: Callable[[str], object] | None = None) -> None:
@@ -28,7 +28,7 @@ class Trace:
 
     @property
     def threads(self) -> tuple[TracedThread, ...]:
-        """The events of each thread, in the order in which the threads began; an unfinished thread has those so far."""
+        """The events of each thread, in order of their begin; for an unfinished thread, its events so far."""
         known = [*self._threads.values()]
         return tuple(TracedThread(thread.name, tuple(thread.steps)) for thread in known if thread.steps)
 
@@ -39,7 +39,7 @@ class Trace:
 
     @property
     def steps(self) -> tuple[TracedEvent, ...]:
-        """The events of all threads, one thread after the other."""
+        """The events of all threads, one thread after another."""
         return tuple(step for thread in self.threads for step in thread.steps)
 
     @property
@@ -125,7 +125,7 @@ class TracedKernel:
     """The kernel that a call ran.
 
     Args:
-        debug: where it comes from.
+        debug: its debug text.
         reason: its provenance.
         source: the key that it is registered at.
         conversion: `boxed` when the arguments were put on a stack for it, `unboxed` when they were taken off one, empty
@@ -143,10 +143,10 @@ class TracedGuard:
     """A guard, and the events inside it.
 
     Args:
-        name: what it is, such as `AutoDispatchBelowAutograd`.
-        included, excluded: what the thread included and excluded inside of it.
+        name: its name, such as `AutoDispatchBelowAutograd`.
+        included, excluded: the keys that the thread included and excluded inside of it.
         newly_included, newly_excluded: the keys of these two sets that were not in them before.
-        steps: what ran inside.
+        steps: the calls inside of it.
     """
 
     name: str
@@ -166,17 +166,17 @@ class TracedCall:
         operator: its name.
         depth: how deeply it is nested in other calls, 1 for none.
         arguments: the keys of the arguments; the set that was handed over, in a redispatch.
-        each: the keys of each argument that has any, by its name; nothing, in a redispatch.
-        included, excluded: what the thread included and excluded; nothing, in a redispatch.
-        local_included, local_excluded: what of these goes beyond what every thread starts from.
+        each: the keys of each argument that has keys, by name; empty for a redispatch.
+        included, excluded: the keys that the thread included and excluded; empty for a redispatch.
+        local_included, local_excluded: those of them that are not in the initial sets of every thread.
         base: the set before fallthroughs were masked.
         keys: the final set.
-        kernel: what ran; None when there was nothing that could.
-        error: what it raised, as `kind: message` on one line; None when it returned, or when that is not seen.
-        steps: what its kernel did.
+        kernel: the kernel that ran; None without a kernel.
+        error: its exception, as `kind: message` on one line; None if it returned, or if unknown.
+        steps: the calls that its kernel made.
         began_ns: when it began, in nanoseconds since the trace did.
         ended_ns: when it ended; None while it is running, or when that was not seen.
-        note: what is not known of it, a sentence; empty when all is.
+        note: a sentence about unknown facts; empty if all are known.
     """
 
     kind: str
@@ -203,7 +203,7 @@ TracedEvent: TypeAlias = TracedCall | TracedGuard
 
 @dataclass(frozen=True, slots=True)
 class TracedThread:
-    """The events of one thread while a trace was on."""
+    """The events of one thread during a trace."""
 
     name: str
     steps: tuple[TracedEvent, ...]
@@ -223,7 +223,7 @@ class _Thread:
         self.sets: _Sets = (DEFAULT_INCLUDED, DEFAULT_EXCLUDED)
 
     def begin(self, what: object, event: TracedEvent, inside: list[TracedEvent]) -> None:
-        """Open a call or a guard inside the one that is open; later events go inside it."""
+        """Open a call or a guard inside of the open one; it contains later events."""
         (self.open[-1][2] if self.open else self.steps).append(event)
         self.open.append((what, event, inside))
 

@@ -1,6 +1,6 @@
-"""Dependences: what each part of an operator's state depends on, read from the tables of a semantics.
+"""Dependences of each part of an operator's state, read from the tables of a semantics.
 
-The explorer builds neighbourhoods from this, and checks it wherever it goes: see docs/proof.md.
+The explorer builds neighbourhoods from them, and checks them at every visited state: see docs/proof.md.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Variable(NamedTuple):
     """A part of the state; `values` has plain tuples, which are equal.
 
     Args:
-        kind: what it is.
-        of: the operator, or what is claimed.
+        kind: the kind of variable.
+        of: the operator, or the claimed namespace.
         bit: the key or the slot.
     """
 
@@ -298,7 +298,7 @@ def _standing(held: TableEntry, entry: OperatorEntry, fallbacks: Fallbacks) -> H
 
 
 def deciders(lowered: Sequence[LoweredRegistration], semantics: Semantics) -> tuple[int, ...]:
-    """Return for each registration those that can cause its refusal, itself if it is at fault."""
+    """Return, for each registration, those that can cause its refusal; itself if it is wrong alone."""
     return _refusals(lowered, semantics).deciders
 
 
@@ -306,7 +306,7 @@ class _Refusals(NamedTuple):
     """The registrations that may be refused.
 
     Args:
-        deciders: for each registration those that can make it be refused.
+        deciders: for each registration, those that can cause its refusal.
         last: for each registration the last of its primitives that can be refused; -1 when none can.
     """
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class OverrideWarning(UserWarning):
-    """A kernel overrides another one at the same key.
+    """A kernel overrides another kernel at the same key.
 
     >>> import warnings
     >>> from dispatchlab import Dispatcher, DispatchKey, Impl, OverrideWarning, parse_name
@@ -107,7 +107,7 @@ class Dispatcher:
         builtin_fallbacks: the keys of the fallbacks that it started with.
 
     Raises:
-        UnknownSemanticsError: there are no semantics of that name.
+        UnknownSemanticsError: no semantics have this name.
     """
 
     _warned_of_override: bool = False  # under semantics that warn of the first override in a process only
@@ -128,7 +128,7 @@ class Dispatcher:
         """Return a dispatcher as scenarios find it: bare under `strict` and `pr35061`, as PyTorch's under `torch-2.13`.
 
         Raises:
-            UnknownSemanticsError: there are no semantics of that name.
+            UnknownSemanticsError: no semantics have this name.
         """
         made = cls(semantics, builtin_fallbacks=False)
         made._start_with(made.semantics.fallbacks)
@@ -152,7 +152,7 @@ class Dispatcher:
             A handle: release it, use it in a `with` block, or let go of it.
 
         Raises:
-            RegistrationError: it is refused; under `strict` nothing has changed then.
+            RegistrationError: it is refused; under `strict`, nothing has changed.
         """
         return self._register_lowered(lower(registration, self.semantics), describe(registration))
 
@@ -273,7 +273,7 @@ class Dispatcher:
     # -- looking
 
     def operator_entry(self, name: OperatorName | str) -> OperatorEntry | None:
-        """Return the entry of an operator; None when nothing is registered for it."""
+        """Return the entry of an operator; None if it has no registrations."""
         return introspection.operator_in(self.state, name)
 
     def operators(self) -> tuple[OperatorName, ...]:
@@ -290,7 +290,7 @@ class Dispatcher:
         return None if entry is None else entry.name
 
     def find_schema(self, name: OperatorName | str) -> FunctionSchema | None:
-        """Return the schema of an operator; None when there is no such operator or it has no def."""
+        """Return the schema of an operator; None if there is no such operator, or if it has no def."""
         entry = self.operator_entry(name)
         return None if entry is None or entry.stored is None else entry.stored.schema
 
@@ -327,7 +327,7 @@ class Dispatcher:
         """Return the registrations of an operator, as upstream prints them.
 
         Raises:
-            RegistrationError: of kind `no_such_schema`, when nothing is registered for it; the nearest names are in it.
+            RegistrationError: of kind `no_such_schema`, if it has no registrations; the error names similar operators.
         """
         return dump(self._entry(self.state, name), self.semantics)
 
@@ -370,7 +370,7 @@ class Dispatcher:
         return operator_view(self.state, parsed, self.semantics)
 
     def violations(self, operator: OperatorName) -> tuple[Violation, ...]:
-        """Return the invariants that do not hold for an operator; none for one that does not exist."""
+        """Return the invariants that do not hold for an operator; empty for a missing operator."""
         return introspection.violations_in(self.state, operator, self.semantics)
 
     def check_invariants(self, name: OperatorName | str | None = None) -> None:
@@ -409,8 +409,8 @@ def register_lowered(
 
     Args:
         dispatcher: where.
-        lowered: what is registered.
-        what: how the handle describes it.
-        home: the handles among which the new one is while the registration is in force.
+        lowered: the registration.
+        what: its description in the handle.
+        home: the set of handles that contains the new handle while the registration is in force.
     """
     return dispatcher._register_lowered(lowered, what, home)

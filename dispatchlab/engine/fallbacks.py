@@ -29,8 +29,8 @@ class Fallbacks:
 
     Args:
         by_slot: the bit of a slot -> the kernel that is there.
-        builtin: the same for those that PyTorch ships, also where another one replaced them.
-        replacing: those that replace others and are not released, in force or not; see Note [Fallbacks that replace].
+        builtin: the kernels of PyTorch's own fallbacks, even if another fallback replaced them.
+        replacing: the unreleased fallbacks that replace others, active or not; see Note [Fallbacks that replace].
     """
 
     __slots__ = ("_by_slot", "_entries", "_expected", "_known", "builtin", "fallthrough_slots", "replacing", "slots")

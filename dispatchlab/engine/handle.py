@@ -8,7 +8,7 @@ from typing import NoReturn, Self
 
 
 class RegistrationHandle:
-    """Holds a registration in force for as long as it lives.
+    """Keeps a registration in force as long as this object exists.
 
     >>> from dispatchlab import Claim, Dispatcher
     >>> handle = Dispatcher().register(Claim("test", "a.cpp:1"))
@@ -17,10 +17,10 @@ class RegistrationHandle:
     <RegistrationHandle released claim test (a.cpp:1)>
 
     Args:
-        undo: releases the registration, and does nothing when that is done: several threads may call it, and one that
+        undo: releases the registration, and does nothing if it is released: several threads may call it, and one that
             was interrupted calls it again.
-        what: what was registered, for `repr`.
-        forget: the same for a handle without a reference; it must not wait for another thread. `undo` when left out.
+        what: the registration, for `repr`.
+        forget: the same for a handle without a reference; it must not wait for another thread. Default: `undo`.
         home: the handles among which it is while the registration is in force.
     """
 
@@ -43,7 +43,7 @@ class RegistrationHandle:
 
     @property
     def is_released(self) -> bool:
-        """True when the registration is gone."""
+        """True if the registration is released."""
         return self._undo is None
 
     def release(self) -> None:
@@ -61,7 +61,7 @@ class RegistrationHandle:
             self.settle()
 
     def settle(self) -> None:
-        """Note that the registration is gone; for the code that removes it."""
+        """Note that the registration is released; for the code that removes it."""
         self._undo = None
         home = self._home
         if home is not None:
@@ -97,7 +97,7 @@ def release_all(handles: Iterable[RegistrationHandle]) -> None:
     """Release all of them, in order.
 
     Raises:
-        Exception: what one raised, when all were tried; an ExceptionGroup when several did.
+        Exception: one release raised, after all were tried; an ExceptionGroup if several raised.
     """
     errors: list[Exception] = []
     for handle in handles:

@@ -1,6 +1,6 @@
-"""Hold a whole state against what is registered: nothing of it is missing, and nothing else is there.
+"""Compare a whole state with the registrations: the state contains all of them, and nothing else.
 
-`invariants` look at one operator by itself, and as often as a walk comes to a state. What is here needs to know what
+`invariants` checks one operator, at each state of a walk. This module needs to know what
 was registered, and is for a dispatcher and for tests.
 """
 
@@ -35,9 +35,9 @@ def state_violations(
     """Return the invariants that do not hold for a state as a whole.
 
     Args:
-        state: the state; what is under way in another thread may be missing from it.
-        in_force: what is registered.
-        semantics: whose rules count; where a refusal leaves traces, the state may have more than is in force.
+        state: the state; it may lack a registration that another thread is making.
+        in_force: the active registrations.
+        semantics: the semantics; if a refusal leaves traces, the state may have more than the active registrations.
         builtin: the fallbacks that it began with.
     """
     found: list[Violation] = []

@@ -81,7 +81,7 @@ def rows(slots: Slots, semantics: Semantics) -> dict[int, TableEntry]:
 
 
 def slots_text(slots: Slots, semantics: Semantics) -> str:
-    """Return a table as text, a line for each slot that holds a kernel."""
+    """Return a table as text, with a line for each slot that has a kernel."""
     template, entries = _layout(tuple(slots.values()), semantics.slot_order)
     texts = [held.text for held in slots]
     return template % tuple([texts[at] for at in entries])
@@ -156,7 +156,7 @@ def violations_in(state: State, name: OperatorName, semantics: Semantics) -> tup
 def violations_of(
     name: OperatorName, entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics
 ) -> tuple[Violation, ...]:
-    """Return the invariants that do not hold for an entry that a state has for an operator."""
+    """Return the invariants that do not hold for an operator's entry in a state."""
     found = violations(entry, fallbacks, semantics)
     if entry.name is not name and entry.name != name:
         found += (Violation(name, "name of the entry", f"it is that of {entry.name}"),)
@@ -166,7 +166,7 @@ def violations_of(
 
 
 def fallthroughs_without_row(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> int:
-    """Return the slots that calls skip although they hold no fallthrough.
+    """Return the slots without a fallthrough that calls skip.
 
     Under `pr35061` a fallthrough fallback makes way for the catch-all in the table, and calls skip its key all the
     same, unless the operator has a kernel there.

@@ -45,7 +45,7 @@ def _expected(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) 
 
 
 def violations(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> tuple[Violation, ...]:
-    """Return the invariants that do not hold for an operator; empty when all do.
+    """Return the invariants that do not hold for an operator; empty if all hold.
 
     Args:
         entry: the operator.
@@ -69,7 +69,7 @@ def violations(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics)
 
 
 def stale_keys(slots: Slots, expected: Slots) -> int:
-    """Return the slots that do not hold their expected entry, as bits."""
+    """Return the slots without their expected entry, as bits."""
     bits = 0
     for held in {**slots, **expected}:
         bits |= slots.get(held, 0) ^ expected.get(held, 0)
@@ -77,7 +77,7 @@ def stale_keys(slots: Slots, expected: Slots) -> int:
 
 
 def holding(slots: Slots, slot: int) -> TableEntry | None:
-    """Return the entry that a slot holds."""
+    """Return the entry in a slot."""
     return next((held for held, bits in slots.items() if bits >> slot & 1), None)
 
 

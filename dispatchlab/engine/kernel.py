@@ -25,12 +25,12 @@ PythonFunction: TypeAlias = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class KernelFunction:
-    """A kernel, the key that it is meant for, and its source.
+    """A kernel, the key for it, and its source.
 
     Args:
         kernel: the kernel.
-        key: its key; None when the registration says which, or none.
-        debug_text: what dumps print; empty to let the registration say.
+        key: its key; None if the registration names the key, or for no key.
+        debug_text: its text in dumps; empty if the registration has the text.
     """
 
     kernel: Kernel
@@ -51,7 +51,7 @@ fallthrough = KernelFunction(Kernel(KernelForm.FALLTHROUGH))
 
 
 def boxed(function: PythonFunction, *, with_keyset: bool = False) -> KernelFunction:
-    """Return a kernel that works on any operator's arguments; it has no schema of its own.
+    """Return a kernel for the arguments of any operator; it has no schema.
 
     >>> from dispatchlab import boxed
     >>> boxed(lambda operator, stack: stack.reverse()).kernel.takes_stack
@@ -59,7 +59,7 @@ def boxed(function: PythonFunction, *, with_keyset: bool = False) -> KernelFunct
 
     Args:
         function: called with the operator and a stack; it pops the arguments and pushes the returns.
-        with_keyset: the key set of the call comes in between.
+        with_keyset: whether the kernel also gets the key set of the call, between the two.
     """
     return KernelFunction(Kernel(KernelForm.BOXED, function=function, takes_stack=True, with_keyset=with_keyset))
 
@@ -112,7 +112,7 @@ def kernel_function(function: object, *, with_keyset: bool = False) -> KernelFun
 
     Args:
         function: a callable, or a kernel that is wrapped already.
-        with_keyset: a plain function takes the key set of the call first; a wrapped one knows that of itself.
+        with_keyset: whether a plain function takes the key set of the call first; a wrapped kernel knows this itself.
 
     Raises:
         NotCallableError: it cannot be called; a TypeError, too.
@@ -126,11 +126,11 @@ def kernel_function(function: object, *, with_keyset: bool = False) -> KernelFun
 
 
 class RegisteredKernel:
-    """One registration of a kernel, equal to itself alone: two registrations of the same kernel are two entries.
+    """One registration of a kernel, equal only to itself: two registrations of the same kernel are two entries.
 
     Args:
         kernel: the kernel.
-        debug: where it comes from, as dumps print it.
+        debug: its debug text, as dumps print it.
         key: the key that it is registered at; None in the catch-all bucket of `pr35061`.
         location: the call site, when it is known.
     """
@@ -158,7 +158,7 @@ class RegisteredKernel:
 
 
 class TableEntry:
-    """The entry of a slot: a kernel and its reason. Equal to itself alone, see `RegisteredKernel.because`."""
+    """The entry of a slot: a kernel and its reason. Equal only to itself, see `RegisteredKernel.because`."""
 
     __slots__ = ("_text", "reason", "registered")
 

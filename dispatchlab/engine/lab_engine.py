@@ -41,8 +41,8 @@ class LabSpace:
     """The states that registrations can reach under one semantics.
 
     Args:
-        registrations: what a sequence's numbers mean.
-        operators: what is observed.
+        registrations: the registrations that sequences number.
+        operators: the observed operators.
         semantics: which dispatcher.
     """
 
@@ -138,7 +138,7 @@ class LabSpace:
     def touched(self) -> frozenset[StateVariable]:
         """Return every variable that was read or written so far, also by observations.
 
-        What Python keeps for an operator counts as a part of the operator.
+        Entries that Python keeps for an operator are a part of the operator.
         """
         return frozenset({*self._touched, FALLBACKS, *self._operators.values()})
 
@@ -155,7 +155,7 @@ class LabSpace:
         return values(state)
 
     def deciders(self) -> Sequence[int]:
-        """Return for each registration those that can cause its refusal."""
+        """Return, for each registration, those that can cause its refusal."""
         from dispatchlab.engine.dependences import deciders
 
         return deciders(self.lowered, self._semantics)
@@ -183,7 +183,7 @@ class LabState(dict[StateVariable, object]):
 
 
 def _only_impl(lowered: LoweredRegistration) -> RegisterImpl | None:
-    """Return the one kernel of a registration, as most have.
+    """Return the kernel of a registration that has only one, as most have.
 
     Where its operator is there already it needs no transaction: the one that made the operator has noted what a kernel
     touches, the operator and the fallbacks.
@@ -257,7 +257,7 @@ def _in_python(expected: State, actual: State) -> Iterator[str]:
 
 
 def _side(expected: object) -> str:
-    """Return the order that led to what the other did not lead to."""
+    """Return which of the two orders led to an entry that the other order did not lead to."""
     return "one order" if expected else "the other order"
 
 
@@ -268,7 +268,7 @@ def _names(debugs: Iterable[str]) -> str:
 
 
 def _set_by(debugs: Iterable[str], what: str) -> str:
-    """Return that several registrations set one thing: `fast.py:12 and norm.py:16 both set the CPU kernel of ...`."""
+    """Return a sentence such as `fast.py:12 and norm.py:16 both set the CPU kernel of ...`."""
     writers = {*debugs}
     return f"{_names(writers)} {'both' if len(writers) == 2 else 'all'} set {what}; the later one wins"
 
@@ -319,10 +319,10 @@ class LabEngine:
     <Dispatcher torch-2.13 with 0 operators>
 
     Args:
-        semantics: `strict`, `torch-2.13` or `pr35061`; that of the newest PyTorch when left out.
+        semantics: `strict`, `torch-2.13` or `pr35061`; default: the model of the newest PyTorch.
 
     Raises:
-        UnknownSemanticsError: there are no semantics of that name.
+        UnknownSemanticsError: no semantics have this name.
     """
 
     name = "lab"

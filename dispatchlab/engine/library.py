@@ -1,4 +1,4 @@
-"""`Library`: registrations of one namespace that come and go with it; and `Registrations`, the base of front ends.
+"""`Library`: registrations of one namespace, which are released with it; `Registrations`: the base of front ends.
 
 The names are those of `torch.library`, so that code which registers operators there reads the same here. Rules and
 order of release: aten/src/ATen/core/library.cpp.
@@ -49,7 +49,7 @@ class Registrations:
         return self._hold_one_by_one(made, what)
 
     def _hold_one_by_one(self, made: LoweredRegistration, what: str) -> RegistrationHandle:
-        """Make one registration after the other; keep those before a refused one, as upstream does."""
+        """Make one registration after another; keep those before a refused one, as PyTorch does."""
         parts: list[RegistrationHandle] = []
         whole = RegistrationHandle(
             lambda: release_all(parts), what, forget=lambda: forget_all(parts), home=self._handles
@@ -110,7 +110,7 @@ def typed_kernel(function: object) -> KernelFunction:
 
 
 def _definition(schema: str | FunctionSchema, *, with_kernel: bool) -> FunctionSchema | OperatorName:
-    """Return the definition: a schema, or a name and a kernel; only with a kernel may it have type variables."""
+    """Return the definition: a schema, or a name and a kernel; type variables need a kernel."""
     if not isinstance(schema, str):
         return schema
     return parse_schema_or_name(schema) if with_kernel else parse_schema(schema, typevars=False)
@@ -135,8 +135,8 @@ class Library(Registrations):
         kind: `DEF` claims the namespace, `FRAGMENT` extends it, `IMPL` only holds kernels.
         dispatch_key: the key of every kernel in an IMPL library; empty for none.
         dispatcher: where to register.
-        debug: what dumps print for its registrations; when left out, `registered at FILE:LINE` of each call, with the
-            qualified name of a kernel behind it, so that no two kernels of one library print alike.
+        debug: the debug text of its registrations; default: `registered at FILE:LINE` of each call, followed by the
+            qualified name of a kernel, so that the kernels of one library have different texts.
 
     Raises:
         RegistrationError: of kinds `unknown_block_kind`, `unknown_key`, `wildcard_namespace`, `key_on_def_block`,
@@ -180,13 +180,13 @@ class Library(Registrations):
         """Define an operator.
 
         Args:
-            schema: a schema; with `function`, a name alone is enough and the schema is inferred.
+            schema: a schema; with `function`, a name is enough, and the schema is inferred.
             function: a kernel to register along with the def.
             alias_analysis: an alias kind; empty means FROM_SCHEMA for text, upstream's default for a parsed schema, and
                 CONSERVATIVE for an inferred one.
             tags: names of tags.
-            debug: what dumps print of the def; the library's text, or else the line of this call, when left out. Of the
-                kernel they print its own text, or else that of an `impl`.
+            debug: the debug text of the def; default: the text of the library, or else the line of this call. The
+                kernel has its own text, or else the text as for an `impl`.
 
         Raises:
             RegistrationError: the def, or the kernel, is refused.
@@ -232,7 +232,7 @@ class Library(Registrations):
             function: the kernel; `fallthrough` to have calls skip the key.
             dispatch_key: the key; empty for the library's own, and CompositeImplicitAutograd when it has none.
             with_keyset: a plain function takes the key set of the call before the arguments.
-            debug: what dumps print; when left out, the kernel's text, or the library's, or the line and the function.
+            debug: the debug text; default: the text of the kernel, or of the library, or the line and the function.
 
         Raises:
             RegistrationError: it is refused.
@@ -259,7 +259,7 @@ class Library(Registrations):
             function: the kernel; a plain function takes the operator before the arguments.
             dispatch_key: the key; empty for the library's own.
             with_keyset: a plain function takes the key set of the call before the operator.
-            debug: what dumps print; when left out, the kernel's text, or the library's, or the line and the function.
+            debug: the debug text; default: the text of the kernel, or of the library, or the line and the function.
 
         Raises:
             RegistrationError: it is refused.
@@ -278,7 +278,7 @@ class Library(Registrations):
         return key
 
     def _text(self, debug: str, function: object = None) -> str:
-        """Return the given text, or empty where the library has one."""
+        """Return the given text, or empty text if the library has a text."""
         return debug if debug or self._has_debug else debug_of_kernel(function)
 
     def _add(self, registration: Def | Impl | Fallback, what: str) -> RegistrationHandle:

@@ -1,6 +1,6 @@
-"""Lowering: from a registration as it was written to the primitive registrations that a dispatcher makes.
+"""Lowering: convert a registration to the primitive registrations that a dispatcher makes.
 
-What a library block may hold is decided here, rule by rule as in aten/src/ATen/core/library.cpp; none of it depends on
+This module decides the content of a library block, by the rules of aten/src/ATen/core/library.cpp; no rule depends on
 the state of a dispatcher. `register` and `release` run a lowered registration on a transaction; `initial_state` is what
 a dispatcher starts from.
 """
@@ -50,7 +50,7 @@ class LoweredRegistration:
     Args:
         primitives: all that it makes, in the order in which they are made and released; a def with a kernel, and a
             fallback at an alias key, are several.
-        is_block: they belong to a library that is destroyed when one of them is refused.
+        is_block: whether they belong to a library that is destroyed if one of them is refused.
     """
 
     __slots__ = ("is_block", "primitives")
@@ -63,7 +63,7 @@ class LoweredRegistration:
         return f"<LoweredRegistration {', '.join(type(primitive).__name__ for primitive in self.primitives)}>"
 
     def plain(self) -> Iterator[Primitive]:
-        """Return its primitives; one of `torch.library` becomes those that it may make in the dispatcher."""
+        """Return its primitives; for a primitive of `torch.library`, those that it may make in the dispatcher."""
         for primitive in self.primitives:
             if isinstance(primitive, Compound):
                 yield from primitive.plain
@@ -71,7 +71,7 @@ class LoweredRegistration:
                 yield primitive
 
     def written_variables(self) -> frozenset[StateVariable]:
-        """Return the state variables that it writes by name; a fallback reaches every operator besides."""
+        """Return the state variables that it writes by name; a fallback also reaches every operator."""
         variables: set[StateVariable] = set()
         for primitive in self.primitives:
             match primitive:
@@ -86,10 +86,10 @@ class LoweredRegistration:
 
 
 def register(semantics: Semantics, state: Transaction, lowered: LoweredRegistration) -> None:
-    """Make all of its registrations or, when one is refused, those that Note [Traces of a refusal] names.
+    """Make all its registrations, or if one is refused, those that Note [Traces of a refusal] names.
 
     Raises:
-        RegistrationError: one is refused.
+        RegistrationError: a registration is refused.
     """
     done = 0
     try:
@@ -110,7 +110,7 @@ def release(semantics: Semantics, state: Transaction, lowered: LoweredRegistrati
 
 
 def lower(registration: Registration, semantics: Semantics) -> LoweredRegistration:
-    """Return the primitives of a registration; a refusal stands where a rule of blocks is broken."""
+    """Return the primitives of a registration, with a refusal in place of one that breaks a rule of blocks."""
     match registration:
         case Block():
             return LoweredRegistration(chain.from_iterable(_block_calls(registration, semantics)), is_block=True)

@@ -1,4 +1,4 @@
-"""`OperatorEntry`: all that a dispatcher knows of one operator, as one immutable value."""
+"""`OperatorEntry`: the registrations and slots of one operator, as one immutable value."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dispatchlab.model.slot_set import ALL_SLOTS
 
 
 class Definition:
-    """One def of an operator, equal to itself alone.
+    """One def of an operator, equal only to itself.
 
     Args:
         schema: the schema.
         alias: the alias kind; None when it was left at upstream's default.
         tags: names of tags.
-        debug: where it comes from.
+        debug: its debug text.
         location: the call site, when it is known.
     """
 
@@ -48,7 +48,7 @@ class Definition:
 
 
 class Stored(NamedTuple):
-    """The schema that an operator has, and what came with it."""
+    """The schema of an operator, and the other content of its defs."""
 
     schema: FunctionSchema
     alias: AliasKind | None
@@ -68,15 +68,15 @@ class OperatorEntry(NamedTuple):
 
     Args:
         name: the operator.
-        stored: its schema; None while there is no def.
+        stored: its schema; None without a def.
         defs: the live defs; more than one only under `pr35061`.
-        kernels: what is registered: the bit of a key -> its kernels, newest first.
+        kernels: the registered kernels: for the bit of a key, its kernels, newest first.
         present: the keys that have kernels, as bits (the keys of `kernels`).
         own: the slots where calls use the newest kernel of the slot's own key.
-        held: what they use at the others. Both can differ from what `kernels` would give: that is what a stale slot is.
-        signatures: the signatures (plain, symbolic-integer) that outlive their kernels, under semantics where they do.
+        held: the entries in the other slots. Both can differ from a table of `kernels`: then a slot is stale.
+        signatures: the signatures (plain, symbolic-integer) that outlive their kernels, under semantics that keep them.
         tags: the tags in force.
-        names: live registrations of the name alone.
+        names: the active registrations of the name without a schema.
     """
 
     name: OperatorName
@@ -106,12 +106,12 @@ class OperatorEntry(NamedTuple):
 
     @property
     def def_and_impl_count(self) -> int:
-        """The number of live defs, kernels and names; at 0 the operator goes."""
+        """The number of active defs, kernels and names; at 0 the operator is removed."""
         return len(self.defs) + len(self.names) + sum(len(entries) for entries in self.kernels.values())
 
     @property
     def is_unused(self) -> bool:
-        """Nothing is registered any more."""
+        """True if there are no registrations any more."""
         return not (self.defs or self.present or self.names)
 
     def kernels_at(self, bit: int) -> tuple[RegisteredKernel, ...]:

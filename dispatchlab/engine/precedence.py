@@ -1,6 +1,6 @@
 """Precedence: the kernel that each slot gets, computed level by level on whole sets of slots.
 
-A level of the precedence is one bit operation: the slots that it covers, less those that are already taken. What each
+A level of the precedence is one bit operation: the slots that it covers, without slots that are filled. What each
 slot gets is also computed key by key, straight from the published order, in `reference_precedence`; the invariants
 compare the two. Source: aten/src/ATen/core/dispatch/OperatorEntry.cpp (`computeDispatchTableEntryWithDebug`); for
 `pr35061` the look-up of PR #35061.
@@ -24,14 +24,14 @@ COMPOSITE = DispatchKey.CompositeImplicitAutograd
 
 
 class PrecedenceRules(NamedTuple):
-    """The kernel that a slot gets: one at its own key, then those of alias keys, level by level, then the fallback.
+    """Fills slots: with a kernel at the key of the slot, then kernels of alias keys, level by level, then the fallback.
 
     Args:
         slots: the runtime keys, in the order of the slots.
         levels: the alias keys, best first.
         covers: an alias key -> the slots that its kernel can fill.
-        takes_composite: a key -> the slots where its kernel takes that of `COMPOSITE` away.
-        ambiguous: a slot, as its bit -> the keys whose kernels make it ambiguous together with one of `COMPOSITE`.
+        takes_composite: for a key, the slots where its kernel removes the kernel of `COMPOSITE`.
+        ambiguous: for the bit of a slot, the keys whose kernels make it ambiguous together with one of `COMPOSITE`.
     """
 
     slots: tuple[DispatchKey, ...]
@@ -102,7 +102,7 @@ kernels, the kernels, the fallbacks)."""
 
 
 def add(slots: Slots, found: Mapping[TableEntry, int]) -> None:
-    """Add to `slots` the slots that hold each entry."""
+    """Add to `slots` the slots of each entry."""
     for held, bits in found.items():
         slots[held] = slots.get(held, 0) | bits
 
@@ -111,7 +111,7 @@ class Precedence(NamedTuple):
     """A precedence, twice: `fill` on sets of slots, and `plain`, key by key, to check it against.
 
     Args:
-        fill: what slots hold.
+        fill: the content of slots.
         plain: the same, key by key.
         slots: all slots that there are, as bits.
     """
@@ -130,7 +130,7 @@ class Precedence(NamedTuple):
 
 
 def precedence_by_levels(profile: Profile, rules: PrecedenceRules) -> Precedence:
-    """Return the precedence of PyTorch's dispatchers since 2021; `rules` holds what differs between versions."""
+    """Return the precedence of PyTorch's dispatchers since 2021; `rules` has the differences between versions."""
     any_alias = 0
     for alias in rules.levels:
         any_alias |= KEY_BIT[alias]
@@ -238,14 +238,14 @@ PR35061 = Precedence(_fill_pr35061, PLAIN_PR35061, slots_of(RUNTIME_KEYS))
 
 
 def computed_table(precedence: Precedence, present: int, kernels: Kernels, fallbacks: Fallbacks) -> Slots:
-    """Return the expected content of every slot, from the registrations and nothing else."""
+    """Return the expected content of every slot, only from the registrations."""
     slots: Slots = {}
     precedence.fill(slots, precedence.slots, present, kernels, fallbacks)
     return with_own(slots, present & precedence.slots, kernels)
 
 
 def with_own(slots: Slots, own: int, kernels: Kernels) -> Slots:
-    """Return `slots` with the newest kernels of their own keys in the `own` ones."""
+    """Return `slots` in which the slots `own` have the newest kernels of their keys."""
     found = slots.copy()
     while own:
         bit = own & -own

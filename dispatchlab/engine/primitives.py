@@ -1,6 +1,6 @@
 """Primitive registrations, which a dispatcher makes: def, impl, fallback, name, claim. Each can be undone.
 
-A primitive is made once for each registration and is its own identity: what it puts into the state can be found and
+A primitive is made once for each registration and identifies it: its entries in the state can be found and
 removed again by `is`. The order of the checks is upstream's (aten/src/ATen/core/dispatch/Dispatcher.cpp and
 OperatorEntry.cpp).
 """
@@ -46,7 +46,7 @@ class Compound:
 
     Args:
         name: the operator that it is about.
-        plain: what it may make in the dispatcher.
+        plain: the registrations that it may make in the dispatcher.
     """
 
     __slots__ = ("name", "plain", "variable")
@@ -75,7 +75,7 @@ class Refused:
         raise self.error.with_traceback(None)
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
-        """Do nothing: it was never registered."""
+        """Do nothing, because it was never registered."""
 
 
 class RegisterClaim:
@@ -104,7 +104,7 @@ class RegisterClaim:
 
 
 def find_or_create(semantics: Semantics, state: Transaction, name: OperatorName, variable: str) -> OperatorEntry:
-    """Return the entry of an operator; a new one has the backend fallbacks in its slots."""
+    """Return the entry of an operator; a new entry has the backend fallbacks in its slots."""
     entry = state.operator(variable)
     if entry is None:
         entry = OperatorEntry(name).refreshed(semantics.precedence.slots, semantics.precedence.fill, state.fallbacks())
@@ -187,7 +187,7 @@ class RegisterDef:
         return refusals.schema_mismatch(self.name, new.schema, new.debug, inferred, kernel, reason, others=len(others))
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
-        """Release a def; the schema goes with the last one."""
+        """Release a def; the last def removes the schema."""
         entry = state.operator(self.variable)
         if entry is None or self.definition not in entry.defs:
             return
@@ -213,7 +213,7 @@ def _merged(name: OperatorName, stored: Stored, new: Definition) -> Stored:
 
 
 def _in_dump_order(entry: OperatorEntry, semantics: Semantics) -> Sequence[RegisteredKernel]:
-    """Return every kernel, inactive ones included, in an order that does not depend on its history."""
+    """Return every kernel, also inactive ones, in an order that does not depend on the history."""
     bits = sorted(entry.kernels, key=semantics.dump_order.__getitem__)
     return [kernel for bit in bits for kernel in entry.kernels[bit]]
 
@@ -278,7 +278,7 @@ class RegisterImpl:
         return entry.with_kernels(self.bit, kernels, self.refreshed_on_register, semantics.precedence.fill, fallbacks)
 
     def taken_from(self, entry: OperatorEntry, semantics: Semantics, fallbacks: Fallbacks) -> OperatorEntry | None:
-        """Return an entry without this kernel; None when nothing is left of it."""
+        """Return an entry without this kernel; None if it has no other registrations."""
         before = entry.kernels.get(self.bit, ())
         left: tuple[RegisteredKernel, ...] = ()
         if before is not self._alone:
@@ -301,7 +301,7 @@ class RegisterImpl:
         return entry
 
     def _other_signature(self, entry: OperatorEntry, semantics: Semantics) -> HeldSignature:
-        """Return the kernel to blame for a mismatch: the first in the order of a dump, not the first that came."""
+        """Return the kernel to name for a mismatch: the first in the order of a dump, not the oldest."""
         for kernel in _in_dump_order(entry, semantics):
             signature = kernel.kernel.signature
             if signature not in (None, self._signature) and kernel.kernel.symint is self.entry.kernel.symint:
@@ -310,7 +310,7 @@ class RegisterImpl:
 
 
 def _agrees(entry: OperatorEntry, signature: str, symint: bool) -> bool:  # noqa: FBT001 - as in Kernel
-    """Return whether the registered kernels have this signature; they agree, so the first one decides."""
+    """Return whether the registered kernels have this signature; all have the same, so the first one is compared."""
     for kernels in entry.kernels.values():
         for kernel in kernels:
             other = kernel.kernel

@@ -1,4 +1,4 @@
-"""Reference computation of a dispatch table, key by key: the candidates in order and why each one loses.
+"""Reference computation of a dispatch table, key by key: the candidates in order, and why each candidate loses.
 
 Slow and plain on purpose. The invariants hold the table that calls use against this; views show a reader from this what
 a row's kernel beat. Source: the note "Computed Dispatch Table" in aten/src/ATen/core/dispatch/OperatorEntry.cpp.
@@ -27,8 +27,8 @@ class Candidate(NamedTuple):
 
     Args:
         source: the key that it is registered at; for a fallback the slot's own key.
-        reason: what it would be there.
-        held_back: why it does not get the slot although nothing before it did; empty when it would.
+        reason: its reason in the table if it wins.
+        held_back: why it does not get the slot although no earlier candidate did; empty if it would get the slot.
     """
 
     source: Source
@@ -49,8 +49,8 @@ class Plain:
     Args:
         candidates: the candidates for a slot, best first.
         slots: the runtime keys that have a slot.
-        readers: gives the pairs of a key and a slot, by their names, to which its kernel can matter besides its own.
-        named_groups: gives for a slot's key the groups of sources on which the winner depends, each by whether one of
+        readers: returns the pairs of a key and another slot, by name, for which the key's kernel can matter.
+        named_groups: returns, for a slot's key, the groups of sources that decide the winner, each by whether one of
             its members has a kernel, with a name: slots with the same names have the same winner, in groups; None when
             that is not known.
     """
@@ -62,7 +62,7 @@ class Plain:
 
     @cached_property
     def relevant(self) -> tuple[int, ...]:
-        """The keys whose kernels can matter to each bit of a set of slots: its own, and those without a slot."""
+        """The keys whose kernels can matter for each bit of a set of slots: its own key, and keys without a slot."""
         found = {key.name: _WITHOUT_SLOT | KEY_BIT[key] for key in SLOT_KEYS}
         for key, slot in self.readers():
             if slot in found and key in DispatchKey.__members__:
@@ -92,7 +92,7 @@ class Plain:
 
     @cached_property
     def runs(self) -> tuple[SlotRun, ...]:
-        """The slots, a few at a time: tables with one difference share all other runs."""
+        """The slots in short runs: tables with one difference share all other runs."""
         runs = []
         for start in range(0, len(self.slots), _RUN):
             keys = self.slots[start : start + _RUN]
@@ -105,7 +105,7 @@ class Plain:
 
 
 class SlotRun(NamedTuple):
-    """Some slots of a table, and the keys whose kernels can matter to one of them, as bits."""
+    """Some slots of a table, and the keys whose kernels can matter for them, as bits."""
 
     slots: int
     relevant: int
@@ -118,7 +118,7 @@ _WITHOUT_SLOT = sum(KEY_OF_BIT) & ~ALL_SLOTS  # functionality keys, aliases, and
 
 
 def plain_by_levels(profile: Profile) -> Plain:
-    """Return the precedence of PyTorch's dispatchers since 2021; the profile holds what differs between versions."""
+    """Return the precedence of PyTorch's dispatchers since 2021; the profile has the differences between versions."""
     members = DispatchKey.__members__
     levels = [(members[name], frozenset(profile.aliases[name])) for name in profile.precedence if name in members]
     composite = COMPOSITE
@@ -237,9 +237,9 @@ class PlainTable(NamedTuple):
     """The part of a table that does not depend on its kernels.
 
     Args:
-        own: the slots that hold the newest kernel of their own key.
-        kernels: for the others that hold a kernel the bit of its key -> the slots; the key says why, see `REASON_OF`.
-        fallbacks: the slots that hold their own fallback.
+        own: the slots with the newest kernel of their own key.
+        kernels: for the bit of another key, the slots with its kernel; the key is the reason, see `REASON_OF`.
+        fallbacks: the slots with their own fallback.
         ambiguous: the slots that are ambiguous.
     """
 
@@ -288,7 +288,7 @@ def plain_table(plain: Plain, present: int, fallback_slots: int, fallthrough_slo
         plain: the precedence.
         present: the bits of the keys that have kernels.
         fallback_slots: the slots that have a fallback.
-        fallthrough_slots: those of them whose fallback falls through.
+        fallthrough_slots: the slots whose fallback is a fallthrough.
     """
     kernels: dict[int, int] = {}
     own = filled = ambiguous = 0

@@ -25,7 +25,7 @@ _LAYERS = "dispatchlab.lab."  # kernels that stand above the engine, which must 
 
 
 def operator_view(state: State, name: OperatorName, semantics: Semantics) -> OperatorView | None:
-    """Return an operator with the reason of each row and what it beat; None when there is no such operator."""
+    """Return an operator with the reason of each row and the kernels that lost; None if there is no such operator."""
     entry = operator_in(state, name)
     if entry is None:
         return None

@@ -1,7 +1,7 @@
-"""Semantics: the dispatcher that the engine behaves as, in one small record of choices.
+"""Semantics: the choices that define the modelled dispatcher, in one small record.
 
 `strict` is the commutative engine that the design promises, with the keys of the newest PyTorch there is a profile of.
-`torch-2.13` and its kind are what that PyTorch does, its defects included, so that a run here predicts a run there:
+`torch-2.13` and similar semantics do what that PyTorch does, including its defects, so a run here predicts a run there:
 they are made of profiles, which are measured, and name the backend fallbacks that PyTorch ships. `pr35061`
 is the engine as PR #35061 first proposed it.
 """
@@ -56,7 +56,7 @@ class SignatureLife(Enum):
 
 
 class SlotOrder:
-    """The order of slots in the tables of a version; equal to itself alone.
+    """The order of slots in the tables of a version; equal only to itself.
 
     Args:
         slots: the slots, first to last.
@@ -75,33 +75,33 @@ def in_order(slots: Iterable[int], order: SlotOrder | None) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Semantics:
-    """The choices that make one dispatcher differ from another.
+    """The choices in which dispatchers differ.
 
     Args:
         name: how users call it.
         precedence: which kernel a slot gets, given all that is registered.
         refresh: the slots that are recomputed when a kernel is registered at a key.
-        refresh_on_release: likewise when one is released; None for the same slots.
+        refresh_on_release: the slots that are refreshed after a release; None for the same slots.
         full_refresh_without_key: registering a kernel without a key recomputes every slot.
-        catch_all: a kernel without a key goes to a bucket of its own and not to CompositeImplicitAutograd.
+        catch_all: whether a kernel without a key gets its own bucket instead of CompositeImplicitAutograd.
         keys: the keys that a registration can name.
-        parsed: those that `torch.library` can name, since PyTorch parses their texts; C++ and scenarios name them all.
+        parsed: the keys that `torch.library` can name, because PyTorch parses their texts; C++ and scenarios name all.
         existing: the keys that there are.
-        alias_slots: an alias key -> the slots that a fallback there serves; None for those of PyTorch 2.13.
+        alias_slots: for an alias key, the slots that a fallback at it serves; None for those of PyTorch 2.13.
         slot_order: the order of slots in a table; None where their numbers are their order.
         dump_order: the bit of a key -> its place in a dump.
         signature_life: see `SignatureLife`.
-        refusal_leaves_traces: what a refused registration had already written stays, see Note [Traces of a refusal].
-        tags_outlive_def: the tags of a def stay when it goes.
+        refusal_leaves_traces: whether the writes of a refused registration stay, see Note [Traces of a refusal].
+        tags_outlive_def: whether the tags of a released def stay.
         fallback_without_slot: a fallback at a functionality key such as `Dense` is accepted, and serves no operator.
         replaceable_fallbacks: the keys where a fallback replaces the builtin one, see Note [Fallbacks that replace].
-        replaced_fallback_returns: releasing such a fallback brings the builtin one back, and a second one is refused;
-            else every fallback replaces the one before, and every release empties the key.
-        kernels_in_wildcard_block: an IMPL library of the namespace `_` can hold kernels of qualified operators.
+        replaced_fallback_returns: whether the release of such a fallback restores the builtin one, and a second one is
+            refused; else every fallback replaces the one before, and every release empties the key.
+        kernels_in_wildcard_block: whether an IMPL library of the namespace `_` can have kernels of named operators.
         several_defs: an operator can be defined again by an equal schema; the alias kinds are merged.
-        torch_library: the functions of `torch.library` refuse and keep what they do in PyTorch 2.13 and later; without
-            it, a call of them makes its registrations as they stand.
-        notes_kernels: `torch.library` notes each kernel, which calls that say `allow_override` need.
+        torch_library: whether the functions of `torch.library` refuse and keep the same as in PyTorch 2.13 and later;
+            else a call of them only makes its registrations.
+        notes_kernels: whether `torch.library` notes each kernel, which calls with `allow_override` need.
         schema_2020: dumps print schemas as 2020 did, `-> (Tensor)`, and no `debug:` line.
         warn_each_override: warn of every override of a kernel, not only of the first in a process.
         fallbacks: the backend fallbacks that a scenario finds before it registers anything.
@@ -140,7 +140,7 @@ class Semantics:
 
     @property
     def is_atomic(self) -> bool:
-        """A registration that is made of several comes as a whole or not at all."""
+        """Make all parts of a registration, or none of them."""
         return not self.refusal_leaves_traces
 
     @property
@@ -149,7 +149,7 @@ class Semantics:
         return self.refresh if self.refresh_on_release is None else self.refresh_on_release
 
     def slots_of_key(self, key: DispatchKey) -> int:
-        """Return the slots that a fallback at `key` serves: its own, or those of an alias; none for `Dense`."""
+        """Return the slots that a fallback at `key` serves: its slot, or the slots of an alias; none for `Dense`."""
         if self.alias_slots is not None and key.is_alias:
             return self.alias_slots.get(key, 0)
         return slots_of_key(key)
@@ -174,11 +174,11 @@ class Semantics:
 def semantics_of(profile: Profile, name: str | None = None) -> Semantics:
     """Return the dispatcher that a profile describes.
 
-    Keys of the profile that this package does not know are left out: `unknown_keys` lists them.
+    Keys of the profile that dispatchlab does not know are left out: `unknown_keys` lists them.
 
     Args:
         profile: the profile.
-        name: how users call it; its PyTorch when left out.
+        name: its name for users; default: its PyTorch.
     """
     rules = rules_of(profile)
     fallbacks, keys = fallbacks_of(profile), known_keys(profile.keys)
@@ -244,7 +244,7 @@ def unknown_keys(profile: Profile) -> tuple[str, ...]:
 
 
 def _refresh(rules: PrecedenceRules, measured: Mapping[str, Names]) -> Mapping[DispatchKey, int]:
-    """Return the refreshed slots for every key of a kernel; without measurements, those that it can change."""
+    """Return the refreshed slots for every key of a kernel; without measurements, the slots that it can change."""
     return {
         key: bits_named(measured[key.name]) if key.name in measured else rules.reach(key)
         for key in DispatchKey
@@ -327,13 +327,13 @@ class UnknownSemanticsError(DispatchLabError):
 
 
 def semantics_named(name: str | None) -> Semantics:
-    """Return the semantics with this name, or of the profile in a file; without a name those of the newest PyTorch.
+    """Return the semantics with this name, or of the profile in a file; without a name, those of the newest PyTorch.
 
     The name `torch` stands for the model of the installed PyTorch.
 
     Raises:
         UnknownSemanticsError: there is neither.
-        ProfileError: the file is no profile.
+        ProfileError: the file is not a profile.
     """
     if name is None:
         name = bundled_profiles()[-1]
@@ -383,7 +383,7 @@ _AUTOGRAD = "dispatchlab.lab.autograd_fallback:autograd_fallback"
 
 @dataclass(frozen=True, slots=True)
 class NamedFunction:
-    """A function that is imported on its first call, because the code behind a key stands above the engine.
+    """A function that is imported on its first call, because its package is above the engine.
 
     Args:
         reference: `package.module:function`.
@@ -403,7 +403,7 @@ def _loaded(reference: str) -> Callable[..., object]:
 
 
 def fallbacks_of(profile: Profile) -> tuple[Fallback, ...]:
-    """Return the backend fallbacks that a PyTorch ships, without those of keys that this package does not know."""
+    """Return PyTorch's own backend fallbacks, without those at keys that dispatchlab does not know."""
     return tuple(
         Fallback(DispatchKey[key], _kernel(key, found), found.debug)
         for key, found in profile.fallbacks.items()

@@ -17,7 +17,7 @@ from dispatchlab.engine.operator_entry import OperatorEntry
 
 
 class PythonEntry(Protocol):
-    """An entry that was registered; equal to itself alone."""
+    """A registered entry; equal only to itself."""
 
     @property
     def debug(self) -> str:
@@ -32,8 +32,8 @@ class PythonKey(NamedTuple):
     """The key under which an entry is kept.
 
     Args:
-        registry: the registry, such as `torch_library`; one that begins with `_` is part of the state and never shown.
-        key: the key in it, such as `fake`; empty where the operator is the whole key.
+        registry: the registry, such as `torch_library`; a name with `_` at the beginning is never shown.
+        key: the key in it, such as `fake`; empty if the operator is the whole key.
     """
 
     registry: str
@@ -137,7 +137,7 @@ class Transaction:
         self.touched = touched
 
     def get(self, variable: StateVariable) -> object | None:
-        """Return the value of a variable with the changes so far; None when it is empty."""
+        """Return the value of a variable with the changes so far; None if it is empty."""
         self.touched.add(variable)
         return self.changes[variable] if variable in self.changes else self.base.get(variable)
 

@@ -1,4 +1,4 @@
-"""Calls of `torch.library` as primitives: what each refuses, what it leaves in Python, and what its release takes back.
+"""Calls of `torch.library` as primitives: their refusals, their entries in Python, and the effects of their release.
 
 The order of checks and writes is upstream's: torch/library.py, torch/_library/custom_ops.py, fake_impl.py and
 simple_registry.py. The rules are those of PyTorch 2.13 and later.
@@ -70,9 +70,9 @@ class TorchLibraryPrimitive(Compound):
     """A step of a call of `torch.library`.
 
     Args:
-        call: what is called.
+        call: the called function.
         name: see `Compound`.
-        debug: where it is called, as dumps and snapshots print it.
+        debug: its debug text, as dumps and snapshots print it.
         plain: see `Compound`.
     """
 
@@ -89,7 +89,7 @@ class TorchLibraryPrimitive(Compound):
         return f"{type(self).__name__}({self.call.function} {self.variable})"
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
-        """Register with the object of a `custom_op` where there is one, else with the library of the call."""
+        """Register on the object of a `custom_op` if there is one, else on the library of the call."""
         made = _custom_op(state.python(self.variable))
         if made is None:
             self._on_operator(semantics, state)
@@ -166,7 +166,7 @@ class Note(Compound):
         return PythonKey("_impls", self.place), PythonKey("_impls by", self.place)
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
-        """Note the kernel; refused if one is noted already."""
+        """Note the kernel; refuse it if a kernel is already noted."""
         kept, (noted, by) = state.python(self.variable), self._keys()
         if self._looks:
             for other in kept.at(noted):
@@ -247,7 +247,7 @@ def added_kernels(kept: PythonState) -> Iterator[Primitive]:
 
 
 class _OwnFake(TorchLibraryPrimitive):
-    """The fake implementation that `custom_op` registers, which calls the one that its object has."""
+    """The fake implementation that `custom_op` registers, which calls the fake of its object."""
 
     __slots__ = ("_made",)
 
@@ -427,7 +427,7 @@ def torch_library_primitives(
     Args:
         block: the block.
         call: the call.
-        content: what the call registers with the dispatcher when nothing is in its way.
+        content: the registrations of the call in the dispatcher, if they are accepted.
         notes: note each kernel, which calls with `allow_override` ask for.
     """
     name = call.operator.within(block.namespace or "")
@@ -492,13 +492,13 @@ def _custom_op_primitives(
 
 
 def _custom_op(kept: PythonState) -> OpenCustomOp | None:
-    """Return the object that a call by name goes to."""
+    """Return the object that a call by name uses."""
     made = kept.at(CUSTOM_OP)
     return made[0] if made and isinstance(made[0], OpenCustomOp) else None
 
 
 def _without_parts(kept: PythonState) -> PythonState:
-    """Return the entries without those of the object of a `custom_op`; its library is another thing."""
+    """Return the entries without those of the object of a `custom_op`, which has its own library."""
     for key, _ in kept.entries:
         if key.registry in _PART_REGISTRIES and key not in (_LIBRARY, _ADDED):
             kept = kept.put(key, ())
@@ -561,7 +561,7 @@ def _is_functional(schema: FunctionSchema, *, views: bool) -> bool:
 
 
 def _check_fake(semantics: Semantics, state: Transaction, fake: TorchLibraryPrimitive) -> None:
-    """Refuse a fake implementation where there may be only one and another is there."""
+    """Refuse a second fake implementation if only one is allowed."""
     if fake.call.allow_override is not False:
         return
     entry = state.operator(fake.variable)
@@ -610,7 +610,7 @@ def _check_meta(state: Transaction, kernel: RegisterImpl) -> None:
 
 
 def _schema_in(state: Transaction, primitive: TorchLibraryPrimitive) -> FunctionSchema:
-    """Return the schema that looking the operator up gives."""
+    """Return the schema from a look-up of the operator."""
     entry = state.operator(primitive.variable)
     stored = None if entry is None else entry.stored
     if stored is None:

@@ -1,18 +1,18 @@
-"""What a user builds on calls: autograd, batching, factories, Meta. Each uses the public API and nothing else.
+"""Layers that users can build on calls: autograd, batching, factories, Meta. They only use the public API.
 
 - `lab`: `Lab`, a dispatcher with all of it, and its operators by name;
 - `schemas`: the operators that there are;
 - `kernels`: the backend kernels of CPU, CUDA and Meta, and `manual_seed`;
-- `lazy_elements`: tensors that stand for the conjugate or the negative of what they hold, or for zeros;
+- `lazy_elements`: tensors that represent the conjugate or the negative of their elements, or zeros;
 - `builtin_kernels`: the kernels of PyTorch's backend fallbacks;
 - `views`: ADInplaceOrView, versions, and the history of views;
-- `autograd`: the autograd kernels, and what a write in place does to the graph;
-- `autograd_fallback`: what autograd does with an operator that has no Autograd kernel, and its mode;
+- `autograd`: the autograd kernels, and the effect of a write in place on the graph;
+- `autograd_fallback`: the fallback for operators without an Autograd kernel, and its mode;
 - `errors`: `AutogradError` and its kinds;
-- `autograd_graph`: nodes, what they save, and where gradients go;
+- `autograd_graph`: nodes, their saved tensors, and the paths of gradients;
 - `grad_mode`: `no_grad`, `set_grad_enabled`, `is_grad_enabled`;
 - `formulas`: the formulas of gradients by operator, with those that derivatives.yaml leaves to C++;
-- `derivatives`: what a formula is, and the functions by hand that formulas call;
+- `derivatives`: the type of a formula, and handwritten functions that formulas call;
 - `backward`: the walk from a result to the leaves;
 - `tensor_geometry`: how a gradient lies in memory;
 - `composites`: operators that are made of others, such as `matmul`, and factories;

@@ -38,7 +38,7 @@ def check_written(written: object) -> None:
     """Refuse writes that cannot be recorded.
 
     Raises:
-        AutogradError: of kind `leaf_modified` for a leaf that requires gradients, or a view of one; of kind
+        AutogradError: of kind `leaf_modified` for a leaf that requires gradients, or a view of such a leaf; of kind
             `not_differentiable` for a view that was made under `no_grad`, and for one of several views.
     """
     assert isinstance(written, Tensor)
@@ -60,7 +60,7 @@ class CopySlices(Node):
     __slots__ = ()
 
     def run_without_gradients(self) -> None:
-        """Do nothing: the node of the write inside of it has saved every value that is needed."""
+        """Do nothing, because the node of the inner write has saved all needed values."""
 
 
 def set_history_in_place(calls: Calls, node: Node, written: object) -> None:
@@ -148,10 +148,10 @@ def autograd_kernel(
 
     Args:
         calls: the operators that formulas use.
-        derivative: the formula; without one, a gradient that comes this way is an error.
+        derivative: the formula; without a formula, a gradient through this node is an error.
         writes: the operator writes its first argument and returns it.
         views: its result is a view of its first argument.
-        detaches: its result is not differentiable, and that is no error.
+        detaches: whether its result is not differentiable, without an error.
     """
 
     def kernel(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:

@@ -1,7 +1,7 @@
-"""The builtin fallback of the autograd keys: an operator without an Autograd kernel, and what its gradient comes to.
+"""The builtin fallback of the autograd keys, for operators without an Autograd kernel, and its effect on gradients.
 
-It calls on below autograd. What comes out without a history gets a node that warns when `backward` gets to it, and
-hands no gradient on. What has a history keeps it; then a hook warns, and the gradient goes on.
+It continues the call below autograd. A result without a history gets a node; if `backward` reaches the node, it warns
+and passes no gradient on. A result with a history keeps it; then a hook warns, and the gradient continues.
 Source: torch/csrc/autograd/autograd_not_implemented_fallback.cpp (`basicAutogradNotImplementedFallback`).
 """
 
@@ -53,7 +53,7 @@ def set_autograd_fallback_mode(mode: AutogradFallbackMode | str) -> None:
     """Set the mode of this process, as `torch._C._set_autograd_fallback_mode` does.
 
     Args:
-        mode: it, or its value. PyTorch has a third one, "error", and refuses to switch it on.
+        mode: the mode, or its value. PyTorch also has the mode "error", but refuses to set it.
 
     Raises:
         ValueError: there is no such mode.
@@ -63,7 +63,7 @@ def set_autograd_fallback_mode(mode: AutogradFallbackMode | str) -> None:
 
 
 def autograd_fallback(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Redispatch, and treat the results as the mode says."""
+    """Redispatch, and handle the results by the mode."""
     # See Note [No check of what a kernel below autograd does]
     below = keys & DispatchKeySet.full_after(DispatchKey.AutogradOther)
     arguments = called.schema.arguments

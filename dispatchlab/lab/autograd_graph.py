@@ -1,7 +1,7 @@
-"""The autograd graph: which nodes a gradient goes through, and what they saved.
+"""The autograd graph: the nodes on the path of a gradient, and their saved tensors.
 
-A node stands for one call. It keeps the formula, what the formula needs, and for each argument the node that its
-gradient goes on to. Source: torch/csrc/autograd/function.h, saved_variable.cpp, engine.cpp.
+A node is one call. It keeps the formula, the values that the formula needs, and for each argument the node that gets
+its gradient. Source: torch/csrc/autograd/function.h, saved_variable.cpp, engine.cpp.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SavedTensor:
         """Check a value, and return it in the form that is kept.
 
         Raises:
-            AutogradError: its memory was written since, or `backward` has already gone through here.
+            AutogradError: its memory was written afterwards, or `backward` has already used this node.
         """
         tensor = self._tensor
         if tensor is None:
@@ -82,7 +82,7 @@ class SavedTensor:
         """Return the tensor.
 
         Raises:
-            AutogradError: its memory was written since, or `backward` has already gone through here.
+            AutogradError: its memory was written afterwards, or `backward` has already used this node.
         """
         tensor = self.check(node)
         if self._node is not None:
@@ -128,14 +128,14 @@ class Node:
     """One call on the autograd graph.
 
     Args:
-        name: what it is called, such as `MulBackward`.
+        name: its name, such as `MulBackward`.
         backward: given the node and the gradients of the results, the gradients of the inputs.
-        inputs: the tensors that a gradient goes on to; None for one that needs none.
+        inputs: the tensors that get a gradient; None for a tensor that needs no gradient.
 
     Attributes:
-        detach: the operator by which handlers copy what is kept; None where none is asked.
-        hooks: what runs, by result, before the gradient of that result is taken on.
-        sequence: how many calls were recorded before; `backward` takes the latest first.
+        detach: the operator with which handlers copy saved tensors; None if no handler is called.
+        hooks: for each result, the functions that run before its gradient is used.
+        sequence: the number of calls that were recorded before; `backward` takes the latest first.
     """
 
     __slots__ = (*("__weakref__", "backward", "detach", "hooks", "name", "next_edges", "results", "saved", "sequence"),)
@@ -165,7 +165,7 @@ class Node:
         """Return a tensor that was kept.
 
         Raises:
-            AutogradError: it was written since, or is gone.
+            AutogradError: the tensor was written afterwards, or is gone.
         """
         return self.saved[name].unpack(self)
 
@@ -173,7 +173,7 @@ class Node:
         """Check all saved tensors, as PyTorch does before it computes anything.
 
         Raises:
-            AutogradError: something was written since, or is gone.
+            AutogradError: a saved tensor was written afterwards, or is gone.
         """
         for saved in self.saved.values():
             saved.check(self)
@@ -182,7 +182,7 @@ class Node:
         """Check the kept values, as PyTorch does when no gradient of any result has arrived, too.
 
         Raises:
-            AutogradError: something was written since, or is gone.
+            AutogradError: a saved tensor was written afterwards, or is gone.
         """
         self.check_saved()
 
@@ -223,10 +223,10 @@ def node_of(tensor: Tensor) -> Node | None:
 def edge_of(tensor: Tensor) -> Edge | None:
     """Return the target of a tensor's gradient: the node that made the tensor, or the leaf itself.
 
-    None for a view of a tensor that requires gradients, when it was made under `no_grad`.
+    None for a view of a tensor that requires gradients, if the view was made under `no_grad`.
 
     Raises:
-        AutogradError: it is such a view, and its memory was written since.
+        AutogradError: the tensor is such a view, and its memory was written afterwards.
     """
     made_by = node_of(tensor)
     if made_by is not None:

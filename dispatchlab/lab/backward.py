@@ -31,13 +31,13 @@ def backward(
 
     Args:
         calls: the operators.
-        tensor: what is differentiated.
-        gradient: of what comes after it; 1 for a tensor of one element when left out.
-        retain_graph: keep what was saved, so that `backward` can come again.
+        tensor: the tensor to differentiate.
+        gradient: the gradient of the tensor; default: 1 for a tensor with one element.
+        retain_graph: keep saved tensors, so that `backward` can run again.
         create_graph: record the computation of the gradients, too.
 
     Raises:
-        AutogradError: there is nothing to differentiate, or what was saved is gone or was modified.
+        AutogradError: there is nothing to differentiate, or a saved tensor is gone or was modified.
     """
     if not tensor.requires_grad:
         message = (
@@ -142,7 +142,7 @@ def _first_gradient(calls: Calls, tensor: Tensor, gradient: Tensor | None) -> Te
 
 
 def _accumulate(calls: Calls, leaf: Tensor, gradient: Tensor) -> None:
-    """Add a gradient to that of a leaf; source: torch/csrc/autograd/functions/accumulate_grad.h.
+    """Add a gradient to the gradient of a leaf; source: torch/csrc/autograd/functions/accumulate_grad.h.
 
     The first one is copied, for others may have it. Later ones are added in place, unless that is recorded or would
     write something of more keys, such as a batch, into something of fewer.

@@ -2,7 +2,7 @@
 
 `vmap(f)(x)` calls `f` with a tensor that hides a dimension of `x`. It carries the key Batched, above autograd, so that
 each operator arrives at the fallback, which calls it once for each slice and stacks the results. Each nested `vmap` has
-a level of its own; the fallback unwraps the innermost, and the calls with its slices come back for the next one.
+its own level; the fallback unwraps the innermost, and the calls with its slices reach the fallback for the next one.
 Source: aten/src/ATen/LegacyBatchedFallback.cpp.
 """
 
@@ -38,11 +38,11 @@ _thread = _Thread()
 
 
 class BatchedTensor(Tensor):
-    """A tensor that hides one dimension of another.
+    """A tensor that hides one dimension of another tensor.
 
     Args:
         value: the tensor with the dimension.
-        bdim: which one is hidden, from 0.
+        bdim: the number of the hidden dimension, from 0.
         level: how deeply the `vmap` is nested that hides it.
         copies: it should be a view and is a copy, see Note [Views inside of vmap].
     """
@@ -122,9 +122,9 @@ def vmap(
 
     Args:
         calls: the operators.
-        function: takes tensors and gives one, or a tuple or list of them.
+        function: takes tensors, and returns a tensor, or a tuple or list of tensors.
         in_dims: the dimension of the batch in each argument; None for an argument that is not batched.
-        out_dims: where the batch goes in the results.
+        out_dims: the positions of the batch dimension in the results.
     """
 
     def batched(*arguments: object) -> object:

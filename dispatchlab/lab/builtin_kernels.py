@@ -1,7 +1,7 @@
 """The kernels behind PyTorch 2.13's backend fallbacks, as the dispatcher's builtin fallbacks run them.
 
 `engine.builtin_fallbacks` names each of them beside its key; a dispatcher imports them when a call first gets there.
-There are no transforms of functorch and no Python dispatcher here: their keys refuse as PyTorch's do where none is
+The lab has no transforms of functorch and no Python dispatcher: their keys refuse as PyTorch's do where none is
 active.
 """
 
@@ -33,12 +33,12 @@ BoxedKernel: TypeAlias = Callable[[Operator, DispatchKeySet, list[object]], None
 
 
 def conjugate(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Redispatch with the elements that conjugate tensors stand for. Source: aten/src/ATen/native/MathBitsFallback.h"""
+    """Redispatch with the conjugated elements of conjugate tensors. Source: aten/src/ATen/native/MathBitsFallback.h"""
     _materialize(called, keys, stack, DispatchKey.Conjugate)
 
 
 def negative(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Redispatch with the elements that negated tensors stand for. Source: aten/src/ATen/native/MathBitsFallback.h"""
+    """Redispatch with the negated elements of negated tensors. Source: aten/src/ATen/native/MathBitsFallback.h"""
     _materialize(called, keys, stack, DispatchKey.Negative)
 
 
@@ -99,7 +99,7 @@ def _found(called: Operator, name: str) -> Operator | None:
 
 
 def _clone(called: Operator, tensor: Tensor) -> Tensor:
-    """Return a tensor with the elements that another stands for: a call of `clone`, which every key above sees."""
+    """Return a tensor with the represented elements of another: a call of `clone`, which every key above sees."""
     clone = _found(called, "clone")
     made = _standing_for_itself(tensor) if clone is None else clone(tensor)
     assert isinstance(made, Tensor)
@@ -126,7 +126,7 @@ def _copy_back(called: Operator, original: Tensor, made: Tensor) -> None:
 
 
 def _standing_for_itself(tensor: Tensor) -> Tensor:
-    """Return a copy of the elements that a tensor stands for, made without a call."""
+    """Return a copy of the represented elements of a tensor, without a call."""
     made = shallow_copy(tensor, type(tensor))
     made.key_bits = tensor.key_bits & ~LAZY_BITS
     if tensor.elements is not None:
@@ -145,7 +145,7 @@ def _passes_on(node: Node, gradients: Gradients) -> Gradients:
 
 
 def functionalize(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Call the operator again without Functionalize; there are no functional tensors to unwrap.
+    """Call the operator again without Functionalize, because there are no functional tensors to unwrap.
 
     Source: aten/src/ATen/FunctionalizeFallbackKernel.cpp
     """

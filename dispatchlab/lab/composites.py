@@ -45,7 +45,7 @@ def matmul(calls: Calls) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def _folds(calls: Calls, self: Tensor, other: Tensor) -> bool:
-    """Return whether one is a matrix or a vector, and the batch of the other can be part of its rows."""
+    """Return whether one tensor is a matrix or a vector, and the batch of the other can be part of its rows."""
     larger, smaller = (self, other) if self.ndim >= other.ndim else (_transposed(calls, other), self)
     if smaller.ndim > 2:
         return False

@@ -1,4 +1,4 @@
-"""What formulas of gradients are, and the functions that they call besides operators.
+"""The type of gradient formulas, and the functions that formulas call besides operators.
 
 PyTorch's formulas call functions of FunctionsManual.cpp; these are theirs. The formulas themselves are in `formulas`.
 Source: torch/csrc/autograd/FunctionsManual.cpp.
@@ -88,7 +88,7 @@ def conj(calls: Calls, self: Tensor) -> Tensor:
     """Return the complex conjugate, or a real tensor itself.
 
     Raises:
-        AutogradError: the tensor is complex: there is no operator here that would conjugate it.
+        AutogradError: the tensor is complex, but the lab has no operator to conjugate it.
     """
     if _is_complex(self.dtype):
         raise _not_for_complex("conjugates a complex tensor")
@@ -99,7 +99,7 @@ def handle_r_to_c(calls: Calls, self_st: DType, gradient_result: Tensor) -> Tens
     """Return the gradient of a real tensor from a gradient that is complex because of another input.
 
     Raises:
-        AutogradError: it is complex: there is no operator here that would take its real part.
+        AutogradError: the tensor is complex, but the lab has no operator for its real part.
     """
     if _is_complex(gradient_result.dtype) and not _is_complex(self_st):
         raise _not_for_complex("takes the real part of a complex tensor")

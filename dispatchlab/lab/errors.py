@@ -19,7 +19,7 @@ class AutogradErrorKind(WordEnum):
 
 
 class AutogradError(DispatchLabError):
-    """A gradient cannot be computed, or a call would make one wrong.
+    """A gradient cannot be computed, or a call would make a gradient wrong.
 
     >>> from dispatchlab import Lab, tensor
     >>> from dispatchlab.lab import AutogradError
@@ -31,7 +31,7 @@ class AutogradError(DispatchLabError):
 
     Attributes:
         kind: why.
-        message: what was found, and what to do.
+        message: the problem, and what to do.
     """
 
     kind: AutogradErrorKind

@@ -1,6 +1,6 @@
-"""The gradients of operators: what each saves, and its formulas as derivatives.yaml of PyTorch 2.13 has them.
+"""The gradients of operators: their saved tensors, and their formulas as in derivatives.yaml of PyTorch 2.13.
 
-What is saved decides which modifications in place are found out, so it is what PyTorch saves. The formulas are written
+The saved tensors decide which modifications in place are found, so they are those of PyTorch. The formulas are written
 with operators: a gradient can be recorded like any call.
 """
 

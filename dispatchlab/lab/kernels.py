@@ -1,7 +1,7 @@
-"""Backend kernels: numpy on the arrays of CPU and CUDA tensors, and shapes alone on Meta.
+"""Backend kernels: numpy on the arrays of CPU and CUDA tensors, and only shapes on Meta.
 
-A kernel knows nothing of autograd, of views or of versions; other keys see to them. It is written once: its first
-argument, `Results`, makes what it returns, of what it computes or, on Meta, of the shape alone.
+A kernel does not handle autograd, views or versions; kernels at other keys do. It is written once: its first argument,
+`Results`, makes the returned tensor, from the computed array or, on Meta, only from the shape.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def like(array: Array, like: Tensor, dtype: DType | None = None) -> Tensor:
 
 
 def tensors_in(values: Sequence[object]) -> list[Tensor]:
-    """Return the tensors among values, those in lists included."""
+    """Return the tensors in some values, also those in lists."""
     found: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
@@ -84,7 +84,7 @@ def check_overlap(name: str, written: Tensor, read: Tensor | None = None) -> Non
     """Refuse a write to memory that several elements share, or that overlaps an input in part.
 
     Raises:
-        CallError: it is one that was expanded, or it overlaps `read` and is not the same elements.
+        CallError: the tensor is expanded, or it overlaps `read` without being equal to it.
 
     Source: aten/src/ATen/MemoryOverlap.cpp.
     """
@@ -186,7 +186,7 @@ def _check_copied(self: Tensor, src: Tensor) -> None:
 
 
 def _kept(array: Array, dtype: DType) -> Array:
-    """Return an array as memory of a dtype holds it; numpy converts it, except to bfloat16, which it lacks."""
+    """Return an array in the memory form of a dtype; numpy converts it, except to bfloat16, which it lacks."""
     return stored(array, dtype) if dtype is DType.bfloat16 else array
 
 
@@ -212,7 +212,7 @@ def _to_copy(self: Tensor, *, non_blocking: bool = False, **options: Any) -> Ten
 def clone_kernel(empty_strided: Operator, copy_: Operator) -> Callable[..., Tensor]:
     """Copy a tensor into a new one with `copy_`: `clone` for every backend.
 
-    It lies in memory as what it copies, where that has no gaps and the usual order is not asked for.
+    The copy has the memory layout of the original, if this has no gaps and the caller does not ask for the usual order.
     """
 
     def clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
@@ -301,7 +301,7 @@ class _Computed:
 
 
 class _Shaped:
-    """The results of Meta: shapes alone."""
+    """The results of Meta: only shapes."""
 
     @staticmethod
     def together(name: str, first: Tensor, second: Tensor) -> Device:
@@ -312,7 +312,7 @@ class _Shaped:
     def result(
         compute: Callable[[], Array], shape: tuple[int, ...], like: Tensor, dtype: DType, device: Device | None = None
     ) -> Tensor:
-        """Return a result of this shape; nothing is computed."""
+        """Return a result with this shape, without computing it."""
         return Tensor(stand_in(shape, dtype), device=like.device, layout=like.layout, dtype=dtype)
 
     @staticmethod

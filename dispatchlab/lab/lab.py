@@ -38,11 +38,11 @@ class Lab:
     tensor([2., 4.])
 
     Args:
-        dispatcher: where to register them; a new, bare one when left out. It must not have these operators. It has
+        dispatcher: the dispatcher; default: a new one without fallbacks. It must not have these operators. It has
             the builtin fallbacks, or none at the keys that the layers use.
 
     Raises:
-        RegistrationError: a registration is refused; all of them are gone then.
+        RegistrationError: a registration is refused; then all of them are released.
     """
 
     def __init__(self, dispatcher: Dispatcher | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Lazy elements: tensors that stand for the conjugate or the negative of what they hold, or for zeros.
+"""Lazy elements: tensors that represent the conjugate or the negative of their elements, or zeros.
 
 The fallbacks of Conjugate, Negative and ZeroTensor hand such a tensor on as a clone of it. So `clone`, `copy_`, the
 views and what makes an empty tensor let these keys through, and their kernels know what a tensor stands for.
@@ -23,12 +23,12 @@ SEEN_THROUGH = ("empty.memory_format", "empty_strided", "copy_", "clone", "_unsa
 
 
 def meant(tensor: Tensor) -> Array:
-    """Return the elements that a tensor stands for; its own array if it holds them."""
+    """Return the represented elements of a tensor; its own array if it has them."""
     return tensor.data if not tensor.key_bits & LAZY_BITS else _applied(tensor.key_bits, tensor.data)
 
 
 def held(tensor: Tensor, elements: Array) -> Array:
-    """Return the stored elements of a tensor that stand for these elements."""
+    """Return the elements to store in a tensor so that it represents these elements."""
     return elements if not tensor.key_bits & LAZY_BITS else _applied(tensor.key_bits, elements)
 
 

@@ -37,7 +37,7 @@ def empty_like(calls: Calls, gradient: Tensor, geometry: Geometry) -> Tensor:
 
 
 def copied_like(calls: Calls, gradient: Tensor, geometry: Geometry) -> Tensor:
-    """Return a copy with the strides of the geometry, where they leave no gaps.
+    """Return a copy with the strides of the geometry, if these have no gaps.
 
     Source: torch/csrc/autograd/utils/grad_layout_contract.h (`clone_obey_contract`).
     """

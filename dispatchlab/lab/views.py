@@ -1,4 +1,4 @@
-"""Views: what ADInplaceOrView does, and the history of each view, by which the same view is made of another tensor.
+"""Views: the work of ADInplaceOrView, and the history of each view, which can make the same view of another tensor.
 
 A view shares the version of its base, and a write in place raises it.
 """
@@ -120,9 +120,9 @@ class ViewHistory:
     Args:
         base: the tensor that all of it is a view of, and that is none itself.
         calls: the operators from there to here, each with its arguments after the first.
-        without_grad: one of the views was made while nothing was recorded, or is one of several that one call made.
+        without_grad: whether a view was made while nothing was recorded, or is one of several views of one call.
             It requires gradients as its base does, and has no history.
-        one_of_many: the first of these views is one of several.
+        one_of_many: whether the first of these views is one of several.
     """
 
     base: Tensor
@@ -131,10 +131,10 @@ class ViewHistory:
     one_of_many: bool = False
 
     def follow_base(self, view: Tensor) -> None:
-        """Give a view a node that leads to its base, as the base is now.
+        """Give a view a node that leads to the present node of its base.
 
         Raises:
-            AutogradError: it was made while nothing was recorded, or is one of several, so that there is no history to
+            AutogradError: it was made while nothing was recorded, or is one of several views, so there is no history to
                 go by.
         """
         if view.made_by is None and not self.base.requires_grad:
@@ -146,7 +146,7 @@ class ViewHistory:
 
 
 def history_of(tensor: Tensor) -> ViewHistory | None:
-    """Return the history of a view; None for a tensor that is no view."""
+    """Return the history of a view; None for a tensor that is not a view."""
     assert tensor.view_history is None or isinstance(tensor.view_history, ViewHistory)
     return tensor.view_history
 

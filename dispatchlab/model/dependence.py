@@ -1,4 +1,4 @@
-"""Dependence: what one variable of an engine's state depends on, as the engine declares it."""
+"""Dependence: the dependences of one variable of an engine's state, as the engine declares them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Dependence(NamedTuple):
     """The dependences of one variable, as an engine declares them. A set of registrations is a bit mask.
 
     Args:
-        groups: the value depends on which of these groups have a member in force, and on nothing else.
-        roles: each registration that may write the variable or is in a group -> what it does to the variable; those
+        groups: the value depends only on which of these groups have a member in force.
+        roles: for each registration that may write the variable or is in a group, its effect on the variable; those
             with equal roles do the same to it.
         lazy: of these, the registrations that may change a group without writing the variable afterwards.
         holders: the variable exists while one of these is in force, and is written when the first of them comes; 0 when

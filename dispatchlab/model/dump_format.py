@@ -74,11 +74,11 @@ CATCH_ALL = "catchall"
 
 
 class DumpError(DispatchLabError):
-    """A text is not the dump of an operator, or not one that this version knows.
+    """A text is not the dump of an operator, or has a form that this version does not know.
 
     Args:
         line: the line that could not be read.
-        wanted: what should have been there.
+        wanted: the expected text.
     """
 
     line: str
@@ -117,8 +117,8 @@ class KernelLine(NamedTuple):
 
     Args:
         key: the key that it is registered at; None in the catch-all bucket of PR #35061.
-        debug: where it comes from; empty when its author said nothing.
-        inferred: the schema that its type gives, such as `(Tensor _0) -> Tensor _0`; None when it gives none.
+        debug: its debug text; may be empty.
+        inferred: the schema of its type, such as `(Tensor _0) -> Tensor _0`; None without one.
         flags: how it can be called.
         active: false when a newer kernel of the same key shadows it.
     """
@@ -131,7 +131,7 @@ class KernelLine(NamedTuple):
 
     @property
     def is_alias(self) -> bool:
-        """True when its key stands for several."""
+        """True if its key stands for several keys."""
         return self.key is not None and self.key.is_alias
 
     def __str__(self) -> str:
@@ -157,7 +157,7 @@ class OperatorDump:
     Args:
         name: its name.
         schema: its schema as it is printed; None without a def.
-        debug: where the def comes from; None without a def, and in the dumps of PR #35061, which do not show it.
+        debug: the debug text of the def; None without a def, and in the dumps of PR #35061, which do not show it.
         alias: the alias kind of the def; None when it was left at upstream's default, and without a def.
         kernels: by key, and within a key the newest first.
     """
@@ -201,10 +201,10 @@ def parse_dump(text: str) -> OperatorDump:
     """Parse the dump of an operator.
 
     Args:
-        text: what a dispatcher printed, not empty.
+        text: the output of a dispatcher, not empty.
 
     Raises:
-        DumpError: a line is not what a dump has there.
+        DumpError: a line does not fit a dump.
     """
     lines = text.removesuffix("\n").split("\n")
     name, schema = _after(_NAME, lines, 0), _after(_SCHEMA, lines, 1)
@@ -277,7 +277,7 @@ class TableEntry(NamedTuple):
     """The part of a computed table's row after its key.
 
     Args:
-        debug: where the kernel comes from.
+        debug: the debug text of the kernel.
         provenance: why it is in the slot.
         fallthrough: calls skip the key.
     """

@@ -1,6 +1,6 @@
-"""What happened in a program that failed: the exception with its chain, what was noted before it, and operators' facts.
+"""A failed program: the exception with its chain, the events before it, and facts about operators.
 
-Values alone: `live/failure/program_watch.py` notes them where torch is, and `questions/why/` reads them.
+This module has only values: `live/failure/program_watch.py` notes them, and `questions/why/` reads them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Event:
     """Something that happened before the failure.
 
     Args:
-        kind: what happened.
+        kind: the kind of event.
         subject: the operator, module, library or mode that it happened to.
         detail: the key of a kernel, the reason of a failure, the text of a warning.
         at: the user's line that did it; None when there is none.
@@ -107,13 +107,13 @@ class OperatorFacts:
 
     Args:
         name: its full name, such as `aten::add.Tensor`.
-        schema: its schema; empty when there is no def.
+        schema: its schema; empty without a def.
         kernels: the debug text of the kernel at each key and alias key.
         site: the user's line that defined it; empty when it is not known.
         custom_op: `torch.library.custom_op` made it.
-        fake: where its fake kernel stands; empty when it has none.
+        fake: the line of its fake kernel; empty without one.
         empty_fake: the fake kernel returns None always.
-        autograd: where its autograd formula stands; empty when it has none.
+        autograd: the line of its autograd formula; empty without one.
     """
 
     name: str
@@ -152,7 +152,7 @@ class Registry(Protocol):
     version: str
 
     def operator(self, name: str) -> OperatorFacts | None:
-        """Return the facts of an overload, or of the first overload of a name; None when nothing has that name."""
+        """Return the facts of an overload, or of the first overload of a name; None if there is no such operator."""
         ...
 
     def overloads(self, packet: str) -> tuple[str, ...]:
@@ -169,10 +169,10 @@ class Failure:
     """The facts about the failure of a program.
 
     Args:
-        chain: the exceptions, the one that ended the program first, then what led to it.
+        chain: the exceptions: first the one that ended the program, then its causes.
         frames: the user's frames, the innermost last.
-        events: what happened before, in order.
-        registry: answers what the dispatcher holds now.
+        events: the events before, in order.
+        registry: the present content of the dispatcher.
         stack: the functions on the stack when it was raised, with their modules, the innermost last.
         device: the name of the PrivateUse1 backend.
         call: the source text of the expression that failed, in the user's innermost frame.
@@ -235,12 +235,12 @@ class Fix:
     Args:
         text: the call to write, whole.
         code: statements that do it, run in the user's frame before the failing call is made again.
-        wrap: what each tensor of the failing call is replaced by, such as `{}.to_dense()`.
+        wrap: the replacement of each tensor in the failing call, such as `{}.to_dense()`.
         old: a piece of the failing call that is wrong.
-        new: what stands there instead.
-        needs: what only the user can write, such as `your backward`; such a fix is not tried.
-        otherwise: it is shown only where no other fix was seen to work.
-        outer: the call to make again is the one that led into PyTorch, not the one that failed inside of a kernel.
+        new: the text that replaces it.
+        needs: the part that only the user can write, such as `your backward`; such a fix is not tried.
+        otherwise: whether it is shown only if no other fix worked in a trial.
+        outer: whether to repeat the call that led into PyTorch, not the call that failed inside of a kernel.
     """
 
     text: str
@@ -258,8 +258,8 @@ class Trial:
     """The result of trying a fix.
 
     Args:
-        fix: the fix, with the text of the call as it was made.
-        outcome: `works`, `fails`, `refused` when PyTorch does not take the fix itself, or `not tried`.
+        fix: the fix, with the text of the repeated call.
+        outcome: `works`, `fails`, `refused` if PyTorch refuses the fix itself, or `not tried`.
         detail: the exception, or why it was not tried.
     """
 
@@ -269,12 +269,12 @@ class Trial:
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a message, cut between words where it is long."""
+    """Return the first line of a message; a long line is cut between words."""
     return shorten(text.strip().partition("\n")[0], 200, placeholder=" ...")
 
 
 def operator_name(text: str) -> str:
-    """Return the full name of the operator in `aten.add.Tensor` or `ns::name`; empty when there is no operator."""
+    """Return the full name of the operator in `aten.add.Tensor` or `ns::name`; empty without an operator."""
     found = _OPERATOR.search(text.removeprefix("torch.ops."))
     if found is None:
         return ""

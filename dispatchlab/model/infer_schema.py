@@ -47,7 +47,7 @@ _ALIASES = {"Number": "Scalar"}
 
 
 def infer_schema(function: Callable[..., object]) -> FunctionSchema:
-    """Return the nameless schema that the annotations of `function` give.
+    """Return the schema that follows from the annotations of `function`; it has no name.
 
     Raises:
         RegistrationError: of kind `cannot_infer_schema`; it names the parameter that has no usable annotation.
@@ -113,7 +113,7 @@ class _NoTypeError(Exception):
 
 
 class _AnnotationReader:
-    """A reader of annotations as values and as text, one at a time."""
+    """Reads one annotation, as a value or as text."""
 
     def __init__(self, known: Mapping[str, object]) -> None:
         self.known = dict(known)

@@ -48,7 +48,7 @@ def _version_in(path: str) -> str | None:
 
 
 def model_for(torch: str | None) -> str:
-    """Return the profile for a PyTorch: of its version or the nearest one; without a version the newest.
+    """Return the profile for a PyTorch: of its version, or of the nearest version; without a version, the newest.
 
     Args:
         torch: its version, such as `2.13.0+cpu`, or a semantics, such as `torch-2.13`.

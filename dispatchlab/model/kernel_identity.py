@@ -1,6 +1,6 @@
-"""Kernel identity: mark kernels that share a debug text, so that whatever shows the text shows which kernel it is.
+"""Kernel identity: mark kernels with equal debug texts, so that a text identifies a kernel.
 
-Explorers call `distinguished` on what they register, before any engine gets it.
+Explorers call `distinguished` on their registrations before an engine gets them.
 """
 
 # Note [Identity of kernels]
@@ -50,8 +50,8 @@ class _Site:
 
     Args:
         index: the number of the registration.
-        inner: its number in the block; None outside of one.
-        kernel: the kernel; None when nothing is known of it.
+        inner: its number in the block; None outside of a block.
+        kernel: the kernel; None if unknown.
         debug: its debug text.
     """
 
@@ -64,12 +64,12 @@ class _Site:
 def distinguished(registrations: Sequence[Registration]) -> tuple[Registration, ...]:
     """Return the registrations, with marks in the debug texts of kernels that could be confused.
 
-    What Python keeps is marked likewise, and knows whether it needs a def among them.
+    Entries that Python keeps are marked in the same way. A registration without a mark stays the same object, and so do
 
-    A registration that needs none is the same object, and so are all when this was done before.
+    all registrations if they were already marked.
 
     Args:
-        registrations: what is explored together; their numbers are those in the marks.
+        registrations: the registrations that are explored together; the marks contain their numbers.
     """
     groups: dict[tuple[Place, str], list[_Site]] = {}
     for index, registration in enumerate(registrations):

@@ -25,7 +25,7 @@ FUNCTIONALITY_BITS = FULL_BITS ^ BACKEND_BITS
 
 
 def functionality_bit(key: DispatchKey) -> int:
-    """Return the bit of a functionality key; `Undefined` has none and gives 0."""
+    """Return the bit of a functionality key; 0 for `Undefined`, which has no bit."""
     return 0 if key == DispatchKey.Undefined else 1 << len(BACKENDS) + key - 1
 
 
@@ -117,7 +117,7 @@ class DispatchKeySet:
         return length - 1 if length else None
 
     def highest(self) -> DispatchKey:
-        """Return the key that a call goes to.
+        """Return the key at which a call runs.
 
         A per-backend functionality without any backend gives a marker such as `QuantizedUndefined`, which has no slot:
         see Note [Markers].

@@ -193,7 +193,7 @@ class DispatchKey(IntEnum):
 
     @property
     def is_alias(self) -> bool:
-        """True for the six keys that stand for a set of runtime keys."""
+        """True for the six alias keys, which stand for sets of runtime keys."""
         return DispatchKey.Autograd <= self < DispatchKey.Named
 
     @property
@@ -208,7 +208,7 @@ class DispatchKey(IntEnum):
 
     @property
     def functionality(self) -> DispatchKey:
-        """The functionality key that this key belongs to; an alias key has none and gives `Undefined`."""
+        """The functionality key of this key; `Undefined` for an alias key, which has none."""
         if self < _FIRST_MARKER or self >= DispatchKey.Named:
             return self
         return DispatchKey.Undefined if self.is_alias else PER_BACKEND_FUNCTIONALITIES[(self - _FIRST_MARKER) // 17]
@@ -364,7 +364,7 @@ def parse_key(text: str) -> DispatchKey:
         A runtime, functionality or alias key. `Undefined` is a key here; registrations read it as "no key".
 
     Raises:
-        UnknownKeyError: no key has that name; the error names the nearest one.
+        UnknownKeyError: no key has this name; the error names the nearest key.
     """
     try:
         return DispatchKey[text]

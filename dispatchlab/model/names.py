@@ -37,7 +37,7 @@ class OperatorName:
 
     @property
     def without_namespace(self) -> OperatorName:
-        """`name.overload`, as it stands in a library of its namespace."""
+        """`name.overload`, as in a library of its namespace."""
         return OperatorName("", self.name, self.overload)
 
     def within(self, namespace: str) -> OperatorName:
@@ -68,7 +68,7 @@ def overloads_in(names: Collection[str], name: str) -> tuple[str, ...]:
 
 
 def in_order(operators: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
-    """Return operators in an order of overload names; others come last, in their own order."""
+    """Return operators in the order of overload names; other operators come last."""
     place = {overload: at for at, overload in enumerate(order)}
     return tuple(sorted(operators, key=lambda each: place.get(overload_of(each), len(place))))
 
@@ -100,7 +100,7 @@ def find_names(names: Sequence[str], asked: str) -> tuple[str, ...]:
         asked: a name, a name without its overload, or a glob such as `aten::add*`; without a namespace it is of `aten`.
 
     Returns:
-        All that match a glob; the one operator of an exact name; else all overloads of the name.
+        All operators that match a glob; the operator with an exact name; or all overloads of the name.
     """
     wanted = asked if "::" in asked else f"aten::{asked}"
     if is_glob(wanted):
@@ -110,16 +110,16 @@ def find_names(names: Sequence[str], asked: str) -> tuple[str, ...]:
 
 
 def find_operators(asked: str, known: Sequence[str], *, source: str, packets: bool = False) -> tuple[str, ...]:
-    """Return the operators that are meant by a name, a name without overload, or a glob.
+    """Return the operators for a name, a name without overload, or a glob.
 
     Args:
-        asked: `test::foo.out`, `test::foo`, `test::*`; a text without a namespace is one of `aten`.
+        asked: `test::foo.out`, `test::foo`, `test::*`; the default namespace is `aten`.
         known: the operators that there are.
-        source: where the operators come from, for the error.
-        packets: a name without overload means all overloads that it has, the default one included.
+        source: the origin of the operators, for the error.
+        packets: whether a name without overload means all its overloads, including the default.
 
     Raises:
-        UnknownOperatorError: none of them is meant; the error names the nearest.
+        UnknownOperatorError: there is no such operator; the error names the nearest one.
         AmbiguousOperatorError: a name without overload has several, and `packets` is not set.
     """
     found = find_names(known, asked)

@@ -1,4 +1,4 @@
-"""An operator with its reasons: its kernels, and for each row of its table why the row is as it is."""
+"""An operator with its reasons: its kernels, and the reason for each row of its table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class KernelRow:
 
 @dataclass(frozen=True, slots=True)
 class Beaten:
-    """A kernel that lost a slot: where it is registered, its debug text, its reason, and the winner."""
+    """A kernel that lost a slot: its key, its debug text, its reason, and the winner."""
 
     source: str
     debug: str
@@ -49,13 +49,13 @@ class TableRow:
 
     Args:
         key: the runtime key.
-        text: the row as the dump prints it, without its key; empty when the slot should hold nothing.
-        debug: where the kernel comes from.
-        reason: its provenance; None when the slot should hold nothing.
+        text: the row in the dump, without its key; empty if the slot should be empty.
+        debug: the debug text of the kernel.
+        reason: why it has the slot; None if the slot should be empty.
         fallthrough: calls skip the key.
         source: the key that the kernel is registered at; empty for the ambiguous kernel.
         beaten: the other candidates, best first.
-        stale: what the slot holds instead, `NO_KERNEL` included; None when it holds what it should.
+        stale: the other content of the slot, perhaps `NO_KERNEL`; None if the slot is not stale.
     """
 
     key: str
@@ -72,8 +72,8 @@ class TableRow:
 class OperatorView:
     """An operator with its reasons; `schema`, `debug` and `alias_kind` are None while there is no def.
 
-    `skipped` are the keys that calls skip although no row of the table says so, `by_rule` those whose kernels are known
-    to redispatch as PyTorch's do at such keys, whatever their debug texts say.
+    `skipped` has the keys that calls skip although no row shows this. `by_rule` has the keys whose kernels are
+    known to redispatch as PyTorch's kernels at these keys.
     """
 
     name: str
@@ -116,11 +116,11 @@ def view_of(snapshot: Snapshot, violations: tuple[Violation, ...] = ()) -> Opera
 
 
 def with_slots(view: OperatorView, slots: str) -> OperatorView:
-    """Return a view with rows that show what calls use.
+    """Return a view whose rows show the kernels that calls use.
 
     Args:
         view: the operator, as its kernels make it.
-        slots: what its slots hold, in the form of a table.
+        slots: the content of its slots, in the form of a table.
     """
     held = {key.name: str(entry) for key, entry in parse_table(slots).items()}
     return replace(

@@ -1,4 +1,4 @@
-"""What one order of imports left behind, as a value."""
+"""The state after one order of imports, as a value."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PROCESS = "process of the imports"
 
 @dataclass(frozen=True, slots=True)
 class OrderRun:
-    """One order that was run.
+    """One executed order.
 
     Args:
         order: the order.
-        found: what is there afterwards, by what it is about: `registrations of my::op`, `variable shop.TABLE`.
+        found: the state afterwards, by subject: `registrations of my::op`, `variable shop.TABLE`.
         ended: how its process ended, after `it`; empty when it did not.
         module: the module that was imported when it ended.
         registering: the modules that registered something.

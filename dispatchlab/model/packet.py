@@ -26,8 +26,8 @@ class Packet:
 
     Args:
         name: the name without an overload.
-        overloads: as a call tries them; by name where that is not known.
-        unknown: why it is not known which a call tries first, the end of a sentence; empty where it is known.
+        overloads: the overloads in the order of a call; sorted by name if this order is unknown.
+        unknown: why the order is unknown, as the end of a sentence; empty if it is known.
     """
 
     name: str

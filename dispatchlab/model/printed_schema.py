@@ -1,6 +1,6 @@
 """Read schemas as PyTorch prints them, which is more than its parser reads: `parse_printed`, `parse_printed_inferred`.
 
-See Note [Texts that do not read back] in schema.py. What is written by hand is read by schema_parser.py.
+See Note [Texts that do not read back] in schema.py. schema_parser.py reads schemas that people write.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class _PrintedReader(SchemaReader):
         return AliasInfo(before, after, is_write)
 
     def _sets(self) -> frozenset[str]:
-        """Return alias sets; those that `!` made have names as `$0`, and there may be none."""
+        """Return alias sets; sets that `!` made have names such as `$0`. The result may be empty."""
         found: set[str] = set()
         while self.tokens[self.at] not in (")", "!", "->", ""):
             if self.tokens[self.at] == "$" and is_number(self.tokens[self.at + 1]):

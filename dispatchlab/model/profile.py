@@ -1,7 +1,7 @@
-"""Profiles: what makes the dispatcher of one PyTorch differ from that of another, as data that is read from a file.
+"""Profiles: the facts by which the dispatchers of two versions of PyTorch differ, as data from a file.
 
 Keys are texts here, so that a profile can be written and read of a PyTorch whose keys this package does not know. The
-lab engine makes a semantics of a profile; nothing else decides how `torch-2.13` and its kind behave.
+lab engine makes a semantics from a profile; only the profile decides how `torch-2.13` and similar models behave.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ProfileError(DispatchLabError):
 
     Args:
         path: the file.
-        reason: a clause that says what was found and what was expected.
+        reason: a clause about the content and the expected content.
     """
 
     path: str
@@ -69,28 +69,28 @@ class Profile:
     """The facts about one PyTorch's dispatcher that differ between versions.
 
     Args:
-        torch: its version as it says it itself, such as `2.13.0+cpu`.
+        torch: its version, such as `2.13.0+cpu`.
         keys: every key that exists, with its number, ascending: functionality keys, instances for each backend, and
             alias keys, without markers such as `QuantizedUndefined`. Dumps list kernels in this order.
         runtime: the keys that have a slot in an operator's table, in the order of the slots; `Undefined` is the first.
         parsed: the keys that a registration can name by a text.
-        aliases: an alias key -> the runtime keys that a kernel there fills when it is alone, `Undefined` included.
-        precedence: what a slot is given, best first: `kernel`, alias keys, and `fallback`.
+        aliases: for an alias key, the runtime keys that a single kernel at it fills, including `Undefined`.
+        precedence: the sources of a slot, the best first: `kernel`, alias keys, and `fallback`.
         takes_composite: a key -> the runtime keys that lose the kernel of CompositeImplicitAutograd when this key has
             a kernel, beyond its own slot: of a backend its autograd key, of CompositeExplicitAutograd nearly all.
-        ambiguous: a runtime key -> the keys whose kernels make it ambiguous while CompositeImplicitAutograd has one.
+        ambiguous: for a runtime key, the keys whose kernels make it ambiguous with a CompositeImplicitAutograd kernel.
         refresh_on_register: a key -> the runtime keys whose slots are recomputed when a kernel is registered there.
-        refresh_on_release: likewise when one is released.
+        refresh_on_release: the slots that are refreshed after a release.
         full_refresh_without_key: registering a kernel without a key recomputes every slot.
         fallbacks: a key -> the backend fallback that PyTorch ships there.
-        replaceable_fallbacks: the keys where a fallback replaces the one that is there, PyTorch's own included; the
+        replaceable_fallbacks: the keys where a fallback replaces the present one, including PyTorch's own; the
             release of any of them empties the key. Every other key refuses a second fallback.
         signature_life: one of `SIGNATURE_LIVES`: as long as the kernel is registered; as long as the operator
             exists, and even when the kernel is refused; or never.
-        refusal_leaves_traces: what a refused registration had already written stays.
-        tags_outlive_def: the tags of a def stay when it goes, as long as the operator has kernels.
+        refusal_leaves_traces: whether the writes of a refused registration stay.
+        tags_outlive_def: whether the tags of a released def stay while the operator has kernels.
         fallback_without_slot: a fallback at a functionality key such as `Dense` is accepted, and serves no operator.
-        kernels_in_wildcard_block: an IMPL library of the namespace `_` can hold kernels of qualified operators.
+        kernels_in_wildcard_block: whether an IMPL library of the namespace `_` can have kernels of named operators.
         several_defs: an operator can be defined again by an equal schema.
         warn_each_override: warn of every override of a kernel, not only of the first in a process.
         not_probed: the fields that were not measured, and have the values of `DEFAULTS`.
@@ -150,7 +150,7 @@ _SUFFIX = ".json"
 
 
 def version_of(text: str) -> tuple[int, int] | None:
-    """Return the first two numbers of a version such as `2.13.0+cpu` or `torch-2.13`; None where there are none."""
+    """Return the first two numbers of a version such as `2.13.0+cpu` or `torch-2.13`; None without numbers."""
     found = re.match(r"(?:torch-)?(\d{1,6})\.(\d{1,6})(?!\d)", text)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -167,7 +167,7 @@ def bundled_profiles() -> tuple[str, ...]:
 
 
 def _bundled_value(name: str) -> dict[str, Any]:
-    """Return a bundled profile: fields left out are as in the version after, and null removes one."""
+    """Return a bundled profile: a missing field is as in the next version, and null removes a field."""
     with open(os.path.join(_FOLDER, f"{name}{_SUFFIX}"), encoding="utf-8") as stream:
         value: dict[str, Any] = json.load(stream)
     if name == bundled_profiles()[-1]:
@@ -227,7 +227,7 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
     """Return the profile in a file.
 
     Raises:
-        ProfileError: the file cannot be read, is no profile, or contradicts itself.
+        ProfileError: the file cannot be read, is not a profile, or contradicts itself.
         OtherFileError: it is another file of dispatchlab.
     """
     from dispatchlab.files import ReadError, json_value, read_file  # a bundled profile needs none of these
@@ -264,8 +264,8 @@ def profile_of(value: object, path: str = "the profile") -> Profile:
     """Return the profile in a JSON value.
 
     Args:
-        value: as `profile_value` gives it.
-        path: what errors call it.
+        value: a result of `profile_value`.
+        path: its name in errors.
 
     Raises:
         ProfileError: it is none, or contradicts itself.
@@ -315,7 +315,7 @@ def profile_text(profile: Profile, *, after: Profile | None = None) -> str:
 
     Args:
         profile: the profile.
-        after: for a bundled one, that of the version after; what is the same is left out.
+        after: for a bundled profile, the profile of the next version; equal fields are left out.
     """
     from dispatchlab.escape import json_document
 
@@ -344,7 +344,7 @@ def _read_field(name: str, value: object) -> object:
     """Return the value of a field.
 
     Raises:
-        TypeError: it is not of the field's type; the argument is what was expected.
+        TypeError: it does not have the field's type; the argument is the expected type.
     """
     if name in _TEXTS:
         return _of_type(value, str, "a text")
@@ -386,7 +386,7 @@ def _fallback(value: object) -> BuiltinFallback:
 
 
 def _contradiction(profile: Profile) -> str:
-    """Return a sentence on fields that contradict each other; empty when none do."""
+    """Return a sentence about fields that contradict each other; empty without a contradiction."""
     numbers = [*profile.keys.values()]
     if sorted({*numbers}) != numbers:
         return "the numbers of keys must ascend"

@@ -1,4 +1,4 @@
-"""What a run of a program on a device shows: which calls reach the device, and what serves each."""
+"""A run of a program on a device: the calls that reach the device, and the kernels that serve them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ProgramRun(NamedTuple):
     """The operations of a program on the device.
 
     Args:
-        error: what it raised; empty when it came to its end.
+        error: its exception; empty if it succeeded.
         unserved: the operator that could not be done, as the CPU has no kernel for it; empty for none.
         calls: how often a call of an operator reached the device, by the operator and what served it, in the order of
             the first such calls.

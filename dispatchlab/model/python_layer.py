@@ -1,6 +1,6 @@
-"""What Python registers beside the dispatch tables: the registries that are read, and their entries.
+"""Registrations of Python beside the dispatch tables: the registries that are read, and their entries.
 
-`PYTHON_REGISTRIES` describes them; a `PythonLayer` is what one PyTorch had in them. The running PyTorch is read by
+`PYTHON_REGISTRIES` describes them; a `PythonLayer` is their content in one PyTorch. The running PyTorch is read by
 `pytorch/introspection/python_registries.py`, a recording by `records/stored.py`. They are only read: which of two
 registrations wins in Python is decided by code, so orders of them are run and not explored.
 """
@@ -15,14 +15,14 @@ from typing import NamedTuple, Protocol
 
 
 class PythonRegistry(NamedTuple):
-    """One registry in which Python code is kept by operator.
+    """A registry that keeps Python code by operator.
 
     Args:
-        name: what it is called here.
-        title: what it holds, a few words in the plural.
+        name: its name in dispatchlab.
+        title: its entries, as a few words in the plural.
         home: the module and the attribute that PyTorch keeps it in, `module:attribute`.
-        applies: when what it holds runs, one sentence.
-        needs: the module that has to be imported before it is filled; empty when `import torch` does.
+        applies: a sentence that says when its entries run.
+        needs: the module whose import fills it; empty if `import torch` does.
     """
 
     name: str
@@ -136,25 +136,25 @@ EVERY_OVERLOAD = "*"
 
 
 def base_name(operator: str) -> str:
-    """Return an operator without its overload; a Python function and a higher-order operator as they are."""
+    """Return an operator without its overload; return a Python function or a higher-order operator unchanged."""
     namespace, colons, name = operator.partition("::")
     return operator if namespace in (FUNCTIONS, "higher_order") else f"{namespace}{colons}{name.partition('.')[0]}"
 
 
 class PythonRegistration(NamedTuple):
-    """The Python code that one registry has for one operator.
+    """The Python code of one registry for one operator.
 
     Args:
         registry: the name of the registry, one of `PYTHON_REGISTRIES`.
         operator: the full name of the operator; `higher_order::cond` for a higher-order operator, `aten::add.*` for
             all overloads of a name, `python::math.ceil` for a Python function.
-        key: what it is kept by besides the operator: a dispatch key, a mode or a class, a table, a device; empty when
-            the registry has one entry for each operator.
+        key: the second part of its position: a dispatch key, a mode or a class, a table, a device; empty if the
+            registry has only one entry for each operator.
         function: the function, `module:qualified name`.
         site: the line of the function or of the call that registered it, `file:line` below the folder of its package;
             empty when neither is known.
         needs: the module whose import brought it; empty when `import torch` or a package that was named did.
-        active: False when a newer one has taken its place.
+        active: False if a newer entry has replaced it.
     """
 
     registry: str
@@ -167,7 +167,7 @@ class PythonRegistration(NamedTuple):
 
     @property
     def slot(self) -> tuple[str, str, str]:
-        """The slot that keeps it; a newer registration of the same slot replaces this one."""
+        """The position that keeps it; a newer registration at the same position replaces it."""
         return self.registry, self.operator, self.key
 
     @property
@@ -208,11 +208,11 @@ class PythonLayer(Protocol):
 
 @dataclass(frozen=True)
 class PythonLayerInMemory:
-    """A `PythonLayer` as a value; `python_layer` makes one of registrations in any order.
+    """A `PythonLayer` as a value; `python_layer` makes it from registrations in any order.
 
     Args:
         torch: the version of PyTorch.
-        registrations: sorted by operator, and by registry and key within one.
+        registrations: sorted by operator, registry and key.
         missing: see `PythonLayer`.
         not_imported: see `PythonLayer`.
     """

@@ -93,9 +93,9 @@ class Kernel:
 
     Args:
         form: how it can be called.
-        inferred: the schema that its type gives, for unboxed kernels; boxed ones and fallthroughs have none.
+        inferred: the schema of its type, for unboxed kernels; boxed kernels and fallthroughs have none.
         signature: the C++ signature that calls compare, hidden from every dump; boxed kernels carry none.
-        symint: True when the kernel takes symbolic integers; its signature is compared with those of such kernels only.
+        symint: True if the kernel takes symbolic integers; its signature is only compared with such kernels.
         function: the Python function behind it, if there is one.
         reference: `package.module:function`, when a file named the function.
         takes_stack: the function takes the operator and a stack of values, as a boxed kernel of C++ does; otherwise it
@@ -131,7 +131,7 @@ _TEXT: tuple[object, ...] = (str,)
 
 
 def _read_texts(registration: Def | Impl | Fallback | NameOnly | Block) -> None:
-    """Replace a text that stands for a schema, a name or a key by its value.
+    """Replace the text of a schema, a name or a key by its value.
 
     Raises:
         ParseError: a text cannot be read.
@@ -157,15 +157,15 @@ class Def:
     Def(parse_schema('test::foo(Tensor x) -> Tensor'), debug='a.cpp:3')
 
     Args:
-        schema: the schema, or a name alone, whose schema is then inferred from `kernel`; either may be a text.
+        schema: the schema, or only a name, whose schema is inferred from `kernel`; both may be a text.
         alias: the alias kind; None leaves it at upstream's default.
         tags: names of tags.
-        debug: where it comes from, as dumps print it.
+        debug: its debug text, as dumps print it.
         kernel: a kernel registered by the same call, at `key`.
         key: the key of `kernel`; None is "no key".
-        location: where it was written; not compared.
-        kernel_debug: where the kernel comes from, as dumps print it; empty for the same as `debug`. Upstream, the text
-            of `CppFunction::debug` is the kernel's alone, and the def has that of its library.
+        location: its source location; not compared.
+        kernel_debug: the debug text of the kernel, as dumps print it; empty for the same as `debug`. In PyTorch,
+            `CppFunction::debug` sets the text of the kernel only, and the def has the text of its library.
     """
 
     schema: FunctionSchema | OperatorName
@@ -212,7 +212,7 @@ class Def:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Impl:
-    """Registers a kernel of an operator at a key; None is "no key", which means CompositeImplicitAutograd.
+    """Registers a kernel of an operator at a key; None means no key, so CompositeImplicitAutograd.
 
     >>> from dispatchlab import DispatchKey, Impl, parse_name
     >>> Impl(parse_name("test::foo"), DispatchKey.CPU, debug="fn_cpu")
@@ -287,7 +287,7 @@ class NameOnly:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Claim:
-    """A claim of a namespace, as of a DEF library; only one claim of a namespace can live at a time.
+    """A claim of a namespace, as a DEF library makes; a namespace can have only one claim at a time.
 
     >>> from dispatchlab import Claim, check_order
     >>> check_order([Claim("test", "a.cpp:1"), Claim("test", "b.cpp:1")]).exploration.conflicts[0].kind
@@ -324,13 +324,13 @@ class TorchLibraryCall:
     """A call of a function of `torch.library`, by which a block was made.
 
     Args:
-        function: what was called.
+        function: the called function.
         operator: the operator that it is about.
         on: the device types of a kernel or a cast, or the class of a torch dispatch rule as `module:name`.
-        parts: what was registered on the operator object that `custom_op` gives, in order; upstream can take it back
+        parts: the registrations on the operator object that `custom_op` returns, in order; PyTorch can release them
             with the operator only.
-        debug: where it was called; of a part, since a block says so itself.
-        allow_override: what the call gives as `allow_override`; None for what this PyTorch has where nothing is given.
+        debug: the debug text of a part; a block has its own.
+        allow_override: the argument `allow_override` of the call; None for the default of this PyTorch.
     """
 
     function: TorchLibraryFunction
@@ -354,10 +354,10 @@ class Block:
 
     Args:
         namespace: the namespace; None is the wildcard `_`.
-        kind: what the block may hold.
+        kind: the kind of library, which decides the allowed content.
         key: the key of an IMPL block.
         registrations: in the order in which they run; released in that order too.
-        debug: what `Def` and `Impl` inside print when they have no text of their own.
+        debug: the debug text of each `Def` and `Impl` in it that has no own text.
         made_by: the call of `torch.library` that registers all this. The running PyTorch makes that call, and the lab
             engine follows its rules where they are known; else it registers what is inside.
     """
@@ -385,7 +385,7 @@ def defined_by(registrations: Iterable[Registration], namespace: str = "") -> It
 
     Args:
         registrations: the registrations.
-        namespace: of names without one.
+        namespace: the namespace of names without a namespace.
     """
     for registration in registrations:
         match registration:
@@ -398,7 +398,7 @@ def defined_by(registrations: Iterable[Registration], namespace: str = "") -> It
 
 
 def operators_of(registration: Registration) -> Iterator[OperatorName]:
-    """Return the operators that a registration names, with the namespace of its block where it is in one."""
+    """Return the operators that a registration names; inside of a block, with the namespace of the block."""
     match registration:
         case Block():
             if registration.made_by is not None and not registration.registrations:
@@ -431,7 +431,7 @@ def inner_of(registration: Registration) -> tuple[Registration, ...]:
 
 
 def shown_text(registration: Registration) -> str:
-    """Return the debug text that distinguishes a registration: its kernel's if it has one; empty for none."""
+    """Return the debug text that distinguishes a registration: the text of its kernel if it has one; may be empty."""
     match registration:
         case NameOnly():
             return ""

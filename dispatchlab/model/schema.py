@@ -29,7 +29,7 @@ class SimpleType:
 
 @dataclass(frozen=True, slots=True)
 class TypeVariable:
-    """A lower-case name that is no type: any type, the same at every occurrence."""
+    """A lower-case name that is not a type: it stands for any type, the same at every occurrence."""
 
     name: str
 
@@ -102,7 +102,7 @@ class WrapperType:
 
 @dataclass(frozen=True, slots=True)
 class UnionType:
-    """`Union(a, b)`, its members in the one order that `union_of` gives them."""
+    """`Union(a, b)`, with its members in the order of `union_of`."""
 
     members: tuple[Type, ...]
 
@@ -214,7 +214,7 @@ def with_classes(type_: Type, names: Mapping[str, str]) -> Type:
 
 
 def without_size(type_: Type) -> Type:
-    """Return the type, `int[]` where it says `int[3]`."""
+    """Return the type, with `int[]` instead of `int[3]`."""
     match type_:
         case ListType(element, size) if size is not None:
             return ListType(element)
@@ -465,8 +465,8 @@ class Argument:
 class FunctionSchema:
     """The declaration of an operator, `ns::name.overload(Tensor self, *, int n=1) -> Tensor`, as a value.
 
-    Text and value are two forms of one thing: `parse_schema(source_text(schema)) == schema`. What `str` gives is what
-    PyTorch prints, and nearly always the same text: see Note [Texts that do not read back]. An inferred schema has an
+    Text and value have the same content: `parse_schema(source_text(schema)) == schema`. `str` returns the text that
+    PyTorch prints, which is nearly always the same: see Note [Texts that do not read back]. An inferred schema has an
     empty name.
 
     >>> from dispatchlab import parse_schema
@@ -483,7 +483,7 @@ class FunctionSchema:
 
     @property
     def is_opaque(self) -> bool:
-        """True when nothing is known of it but the text that it prints."""
+        """True if only its printed text is known."""
         return False
 
     def __repr__(self) -> str:
@@ -518,7 +518,7 @@ _DISPATCHED = frozenset((*_TENSORS, *(ListType(tensor) for tensor in _TENSORS)))
 
 
 def source_text(schema: FunctionSchema) -> str:
-    """Return the text of a schema, as it is written to register it.
+    """Return the text of a schema, as a registration writes it.
 
     >>> from dispatchlab import parse_schema
     >>> print(schema := parse_schema("test::foo(Tensor! out) -> ()"))

@@ -1,6 +1,6 @@
-"""Schema compatibility: whether code written against one schema of an operator works with another, by PyTorch's rule.
+"""Schema compatibility: whether code for one schema of an operator works with another schema, by PyTorch's rule.
 
-`backward_break` is about callers of the old schema on the new one. Types are compared as calls see them, where
+`backward_break` checks callers of the old schema with the new one. Types are compared as in calls, where
 ScalarType, Layout, MemoryFormat and SymInt are int. Source: `isBackwardCompatibleWith` in
 aten/src/ATen/core/function_schema.cpp, and `isSubtypeOfExt` in aten/src/ATen/core/type.cpp and
 aten/src/ATen/core/union_type.cpp.
@@ -34,9 +34,9 @@ _NUMBERS: tuple[Type, ...] = ALL_NUMBERS.members
 
 
 def backward_break(old: FunctionSchema, new: FunctionSchema) -> str | None:
-    """Return the reason why the new schema breaks callers of the old one; None when it does not.
+    """Return the reason why the new schema breaks callers of the old schema; None if it does not.
 
-    An opaque schema is compatible with every other one: what it has is not known.
+    An opaque schema is compatible with every schema, because its content is unknown.
     """
     if old.is_opaque or new.is_opaque:
         return None
@@ -143,7 +143,7 @@ def _size(type_: Type) -> int | None:
 
 
 def is_subtype(narrow: Type, wide: Type) -> bool:
-    """Return whether a value of one type can stand where another is expected, as PyTorch's `isSubtypeOf` decides."""
+    """Return whether a value of one type is accepted for another type, as PyTorch's `isSubtypeOf` decides."""
     narrow, wide = without_size(narrow), without_size(wide)
     match narrow:
         case UnionType(members):

@@ -1,4 +1,4 @@
-"""Schema differences: the first one that keeps a kernel from fitting the schema of its operator.
+"""Schema differences: the first difference because of which a kernel does not fit the schema of its operator.
 
 Names, defaults, keyword-only, alias annotations, list sizes, varargs and varrets do not count; the numbers and the
 types of arguments and returns do.
@@ -43,7 +43,7 @@ class Difference(NamedTuple):
     """The first difference of two schemas.
 
     Args:
-        kind: what differs.
+        kind: the kind of difference.
         expected: the number or the type on the side of the def.
         found: the number or the type on the side of the kernel.
         position: which argument or return, from 1; None for a number.
@@ -73,10 +73,10 @@ def schema_difference(expected: FunctionSchema, found: FunctionSchema, *, symint
     Args:
         expected: the schema of the def.
         found: the schema that was inferred from the kernel.
-        symint_kernel: whether the kernel takes SymInt arguments (`is_symint_schema`); for one that does not, an
-            argument that the def calls SymInt reads as int. Returns are compared as they are.
+        symint_kernel: whether the kernel takes SymInt arguments (`is_symint_schema`); if not, a SymInt argument of
+            the def counts as int. Returns are compared unchanged.
 
-    An opaque schema fits every other one: what it has is not known.
+    An opaque schema fits every schema, because its content is unknown.
     """
     if expected.is_opaque or found.is_opaque:
         return None

@@ -257,7 +257,7 @@ _CPP_NAMES = {"double": "'float', which is a double in C++,", "int64_t": "'int' 
 
 
 class TokenReader:
-    """A reader of the tokens of a text, one after another; its errors point at them."""
+    """Reads the tokens of a text, one after another; its errors point at them."""
 
     __slots__ = ("at", "classes", "depth", "fresh", "text", "tokens", "typevars")
 
@@ -298,7 +298,7 @@ class TokenReader:
 
 
 class TypeReader(TokenReader):
-    """A reader of one type at a time."""
+    """Reads one type at a time."""
 
     __slots__ = ()
 

@@ -18,12 +18,12 @@ _STEP = r"([+-])([0-9]{1,9})$"
 
 
 def format_sequence(sequence: StepSequence) -> str:
-    """Return a sequence as `+0 +2 -0`; the empty one as `(nothing)`."""
+    """Return a sequence as `+0 +2 -0`; an empty sequence as `(nothing)`."""
     return " ".join(f"-{~step}" if step < 0 else f"+{step}" for step in sequence) or "(nothing)"
 
 
 def python_steps(sequence: StepSequence) -> str:
-    """`0, 2, ~0`, as it stands in a program."""
+    """Return a sequence as `0, 2, ~0`, for a program."""
     return ", ".join(f"~{~step}" if step < 0 else str(step) for step in sequence)
 
 
@@ -37,10 +37,10 @@ def parse_sequence(text: str, *, count: int) -> StepSequence:
 
     Args:
         text: steps separated by blanks, such as `+0 +2 -0`.
-        count: how many registrations there are; a number must be below it.
+        count: the number of registrations; a number must be below it.
 
     Raises:
-        ParseError: a step is malformed or out of range, or releases what was not registered before.
+        ParseError: a step is malformed or out of range, or releases an inactive registration.
     """
     steps: list[Step] = []
     tried: set[int] = set()  # registered, or refused: only an engine knows

@@ -1,4 +1,4 @@
-"""Short names of registrations, each of its own: what a picture can write into a box."""
+"""Short names of registrations, all different, for the boxes of pictures."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ ALIAS_SLOTS: dict[DispatchKey, int] = {
 
 
 def slots_of_key(key: DispatchKey) -> int:
-    """Return the slots that a kernel at `key` may fill: its own, or those of an alias; none for `Dense`."""
+    """Return the slots that a kernel at `key` may fill: its slot, or the slots of an alias; none for `Dense`."""
     if key in ALIAS_SLOTS:
         return ALIAS_SLOTS[key]
     return 1 << SLOT_OF_KEY[key] if key in SLOT_OF_KEY else 0

@@ -1,4 +1,4 @@
-"""Snapshots: what can be observed of one operator at one moment, on any engine."""
+"""Snapshots: the observable state of one operator at one moment, on any engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Refusal:
 
     Args:
         kind: why.
-        facts: what the decision was made from, sorted by name.
+        facts: the facts behind the refusal, sorted by name.
         message: the engine's sentence.
     """
 
@@ -37,17 +37,17 @@ TABLES = ("table", "slots that calls use")
 
 
 def main_key(keys: Sequence[str]) -> str:
-    """Return the one of some keys that most calls use."""
+    """Return the key that most calls use."""
     return next((key for key in ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA") if key in keys), keys[0])
 
 
 def stale_slots_text(keys: Sequence[str], held: Callable[[str], str], wanted: Callable[[str], str]) -> str:
-    """Return what a stale slot holds and should hold, and the others; of several, one that most calls use is named.
+    """Return the present and the expected content of a stale slot that most calls use, and the other stale slots.
 
     Args:
         keys: the keys of the stale slots.
-        held: returns what a slot holds; empty for nothing.
-        wanted: returns what a slot should hold; empty for nothing.
+        held: returns the content of a slot; may be empty.
+        wanted: returns the expected content of a slot; may be empty.
     """
     first = main_key(keys)
     others = [key for key in keys if key != first]

@@ -1,4 +1,4 @@
-"""Coverage of a backend: what runs each operator."""
+"""Coverage of a backend: the kernel that runs each operator."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Way(WordEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """A slot that holds another kernel than the table says.
+    """A slot with another kernel than the table shows.
 
     Args:
-        held: where the kernel in the slot comes from; empty for none.
-        says: where that of the table comes from; empty for none.
+        held: the debug text of the kernel in the slot; empty without one.
+        says: the debug text of the kernel in the table; empty without one.
     """
 
     held: str
@@ -40,10 +40,10 @@ class Filled:
     """The content of a slot of an operator.
 
     Args:
-        way: how it comes there.
-        source: where the kernel is registered; the key itself for a fallback, None when there is none.
-        fallthrough: calls skip the key and go to the next one.
-        stale: what differs from the table; None when nothing does.
+        way: the way in which the slot gets it.
+        source: the key of the kernel's registration; for a fallback, the key itself; None without a kernel.
+        fallthrough: whether calls skip the key.
+        stale: the difference from the table; None if the slot is not stale.
     """
 
     way: Way
@@ -58,12 +58,12 @@ FillOf: TypeAlias = Callable[[RecordedOperator, DispatchKey], Filled]
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """One operator at one key.
+    """An operator at one key.
 
     Args:
         operator: its name.
-        filled: what the slot holds.
-        debug: where that kernel comes from.
+        filled: the content of the slot.
+        debug: the debug text of this kernel.
     """
 
     operator: str
@@ -117,10 +117,10 @@ def runtime_key(text: str, *, privateuse1: str = "") -> DispatchKey:
 
     Args:
         text: the name of a key.
-        privateuse1: the name that a package gave the PrivateUse1 backend, which is a name of that key as well.
+        privateuse1: the name that a package gave the PrivateUse1 backend, which also names the key.
 
     Raises:
-        UnknownKeyError: there is no such key.
+        UnknownKeyError: the key does not exist.
         NoSlotError: it has no slot.
     """
     key = DispatchKey.PrivateUse1 if privateuse1 and text == privateuse1 else parse_key(text)
@@ -142,9 +142,9 @@ def coverage(
     Args:
         recorded: the registry.
         key: a runtime key.
-        fill: what an engine puts into a slot.
-        name: what to call the registry.
-        operators: which operators; all when left out.
+        fill: the function of an engine that fills a slot.
+        name: the name of the registry in output.
+        operators: the operators; default: all.
 
     Raises:
         RegistryFileError: the registry is in a file that is damaged.

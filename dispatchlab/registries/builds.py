@@ -1,7 +1,7 @@
-"""Builds of PyTorch: which backends one has kernels for, and which bundled registry answers for a backend.
+"""Builds of PyTorch: the backends for which a build has kernels, and the bundled registry for a backend.
 
-A build shows what it is made for behind the `+` of its version; one without such a text, as on macOS or of somebody's
-own, is taken to have what it needs.
+The text after the `+` of its version shows the backend of a build. A build without this text, as on macOS or a private
+one, is assumed to have the needed backends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _IN_TREE = ("CUDA", "HIP", "MPS", "XPU")
 def bundled_for(torch: str) -> str | None:
     """Return the bundled registry of a version of PyTorch, such as `2.13.0+cpu`; None when there is none.
 
-    That of a build without CUDA where there is one of the version, for such a build.
+    For a build without CUDA, it is the registry of such a build of this version, if there is one.
     """
     version, _, build = torch.partition("+")
     name = f"torch-{'.'.join(version.split('.')[:2])}"
@@ -58,7 +58,7 @@ def has_kernels_for(torch: str, imports: Iterable[str], backend: str) -> bool:
 
     Args:
         torch: the version of PyTorch that it was recorded on.
-        imports: the packages that were imported besides.
+        imports: the packages that were imported into it.
         backend: the name of the key of its plain tensors.
     """
     build = torch.partition("+")[2]
@@ -76,7 +76,7 @@ def without_kernels_elsewhere(
     Args:
         operator: the operator of the public wheel; None when it has none.
         here: the operator of the other build.
-        torch: the version of the other build; where it has no kernels for CUDA, those that `here` lacks are left out.
+        torch: the version of the other build; if it has no CUDA kernels, differences in CUDA kernels are left out.
     """
     if operator is None or has_kernels_for(torch, (), "CUDA"):
         return operator
@@ -85,7 +85,7 @@ def without_kernels_elsewhere(
 
 
 def is_in_tree(backend: str) -> bool:
-    """Return whether the kernels of a backend come with builds of PyTorch, and not with packages."""
+    """Return whether the kernels of a backend are part of builds of PyTorch, not of packages."""
     return backend in _IN_TREE
 
 
@@ -94,7 +94,7 @@ class Default(NamedTuple):
 
     Args:
         name: its name.
-        reason: which one it is and why, a line for the user.
+        reason: a line for the user that names the registry and the reason.
     """
 
     name: str
@@ -102,12 +102,12 @@ class Default(NamedTuple):
 
 
 def default_registry(keys: Iterable[DispatchKey | str] = ()) -> Default:
-    """Return the default registry of a question: that of the installed PyTorch, or else the newest bundled one.
+    """Return the default registry: that of the installed PyTorch, or else the newest bundled one.
 
-    For a question about CUDA it is one of a build that has CUDA's kernels.
+    For CUDA keys, it is a registry of a build with CUDA kernels.
 
     Args:
-        keys: the keys of the question, or names of keys; a name that no key has counts as one of no backend.
+        keys: the keys of interest, or names of keys; an unknown name counts as a key without a backend.
     """
     torch = installed_torch()
     name = None if torch is None else bundled_for(torch)

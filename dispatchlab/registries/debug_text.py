@@ -24,12 +24,12 @@ def owner(debug: str) -> str:
 
 
 def stale_order_text(keys: str, kernels: Sequence[tuple[object, str]], *, operator: str = "") -> str:
-    """Return how stale slots depend on an order, as DL009 and every report say it.
+    """Return a sentence about stale slots that depend on an order, for DL009 and reports.
 
     Args:
         keys: the keys of the slots.
         kernels: the key and the debug text of each kernel that was registered.
-        operator: the operator, where the text does not stand behind its name.
+        operator: the operator, if no name is before the text.
     """
     them = " and ".join(f"{key} from {owner(debug)}" for key, debug in kernels)
     calls = f"what calls {f'of {operator} ' * bool(operator)}use at {keys}"
@@ -65,7 +65,7 @@ def _path_in(debug: str) -> str | None:
 def file_in(debug: str) -> str:
     """Return the file of a registration, without its line and the folder of the build.
 
-    A debug text that is no path stays as it is.
+    A debug text that is not a path stays unchanged.
     """
     path = _path_in(debug)
     if path is None:
@@ -74,7 +74,7 @@ def file_in(debug: str) -> str:
 
 
 def is_absolute(path: str) -> bool:
-    """Return whether a path starts at the root of a machine, this one or a build machine."""
+    """Return whether a path is absolute, on this machine or a build machine."""
     return path.startswith(("/", "\\")) or path[1:2] == ":"
 
 
@@ -99,7 +99,7 @@ def package_among(packages: Collection[str], debug: str) -> str | None:
 
 
 def other_owner(debugs: Iterable[str], packages: frozenset[str], imports: Iterable[str]) -> str | None:
-    """Return the other package that made all of these registrations; None for the imported one, or if not known.
+    """Return the other package that made all these registrations; None for the imported package, or if unknown.
 
     Args:
         debugs: the debug texts of the registrations.
@@ -114,7 +114,7 @@ def other_owner(debugs: Iterable[str], packages: frozenset[str], imports: Iterab
 class Packages:
     """A finder of a registration's owner, by its debug text.
 
-    Python's paths start at the package. Those of C++ are of the machine that built it, and name no package.
+    Python paths start at the package. C++ paths are those of the build machine, and name no package.
     """
 
     TORCH = "torch"
@@ -146,9 +146,9 @@ class Packages:
         return self.ownership.is_own(str(operator.name), key, f"{_AT}{debug}" if named else debug)
 
     def are_one(self, operator: RecordedOperator, kernels: Iterable[tuple[DispatchKey | None, str]]) -> bool:
-        """Return whether one package made all of these, as far as their paths show it.
+        """Return whether one package made all these registrations, by their paths.
 
-        C++ of one package was built below one folder, which has the name of the package of its Python.
+        The C++ files of a package were built below one folder with the name of its Python package.
         """
         chosen = list(kernels)
         by_torch = [self.is_torch(operator, key, debug) for key, debug in chosen]

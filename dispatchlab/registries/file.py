@@ -25,7 +25,7 @@ MAX_FILE = 32 << 20
 
 
 def registry_bytes(recorded: Recorded) -> bytes:
-    """Return the file of a registry, with its Python layer if any; equal registries give the same bytes."""
+    """Return the file of a registry, with its Python layer if any; equal registries have equal files."""
     return recording_bytes(recorded, python_layer_of(recorded))
 
 
@@ -49,7 +49,7 @@ def open_registry(path: str | os.PathLike[str]) -> StoredRegistry:
 
 
 def is_registry_file(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file starts as a registry does; False for an unreadable one, a pipe or a device."""
+    """Return whether a file begins like a registry; False for an unreadable file, a pipe or a device."""
     try:
         if not os.path.isfile(path):
             return False
@@ -120,7 +120,7 @@ def open_bundled(name: str) -> StoredRegistry:
     """Return a bundled registry, or the installed PyTorch's; the same object for the same name: it never changes.
 
     Raises:
-        UnknownRegistryError: none has this name.
+        UnknownRegistryError: no registry has this name.
         RegistryFileError: its file is damaged.
     """
     known = bundled_name(name)

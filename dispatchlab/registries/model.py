@@ -1,7 +1,7 @@
 """Recorded registries as frozen values: operators, kernels and fallbacks, in texts that a dispatcher printed.
 
-`Registry` holds all of it; `Recorded` is what it shares with a file that reads one operator at a time (file.py).
-Texts are kept as they were printed: a schema is parsed where its types are needed, in replay.py.
+`Registry` has all of it in memory; `Recorded` is the interface that a file (file.py) also has.
+Texts are kept as printed: replay.py parses a schema if its types are needed.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordedKernel:
-    """One kernel of an operator.
+    """A kernel of an operator.
 
     Args:
-        key: where it is registered; an alias key as itself.
-        debug: where it comes from; empty when its author said nothing.
-        inferred: the schema that its type gives, such as `(Tensor _0) -> Tensor _0`; None when it gives none.
+        key: the key of its registration, which may be an alias key.
+        debug: its debug text; may be empty.
+        inferred: the schema of its type, such as `(Tensor _0) -> Tensor _0`; None without one.
         flags: how it can be called.
         active: False when a newer kernel of the same key has taken its place.
     """
@@ -73,14 +73,14 @@ class RecordedOperator:
     Args:
         name: the operator.
         schema: its schema as the dispatcher prints it; None for kernels that dangle because it has no def.
-        debug: where the def comes from; empty without one.
+        debug: the debug text of the def; empty without a def.
         alias: the alias kind of the def; None when it was left at upstream's default, and without a def.
         tags: names of tags.
         kernels: in the order of the dump: key by key as its version numbers them, of each key the newest first.
-        slots: what calls use, in the form of a table, where that is not what the table says; empty where it is.
+        slots: the slots that calls use, in the form of a table, if they differ from the table; else empty.
 
     Raises:
-        ValueError: the name is none, the schema is that of another operator, or the kernels are not in that order.
+        ValueError: the name is invalid, the schema belongs to another operator, or the kernels are not in this order.
     """
 
     name: OperatorName
@@ -118,7 +118,7 @@ class RecordedOperator:
 
     @property
     def is_overridden(self) -> bool:
-        """True when one of its kernels overrides another."""
+        """True if one of its kernels overrides another."""
         return any(not kernel.active for kernel in self.kernels)
 
     def kernels_at(self, key: DispatchKey) -> tuple[RecordedKernel, ...]:
@@ -126,7 +126,7 @@ class RecordedOperator:
         return tuple(kernel for kernel in self.kernels if kernel.key is key)
 
     def active_at(self, key: DispatchKey) -> RecordedKernel | None:
-        """Return the kernel in force at one key; aliases are not resolved."""
+        """Return the active kernel at one key; alias keys are not resolved."""
         return next((kernel for kernel in self.kernels if kernel.key is key), None)
 
 
@@ -145,11 +145,11 @@ def read_dump(text: str, tags: Iterable[str] = ()) -> RecordedOperator:
     """Return the record of an operator from its dump.
 
     Args:
-        text: what the dispatcher printed, not empty.
+        text: the output of the dispatcher, not empty.
         tags: the names of its tags, which no dump shows.
 
     Raises:
-        DumpError: a line is not what a dump has there, or a kernel has no key, as in PR #35061.
+        DumpError: a line does not fit a dump, or a kernel has no key, as in PR #35061.
     """
     dump = parse_dump(text)
     kernels = tuple(map(_recorded, dump.kernels))
@@ -169,10 +169,10 @@ def dump_text(operator: RecordedOperator) -> str:
 
 
 def read_fallbacks(table: str) -> tuple[RecordedFallback, ...]:
-    """Return the backend fallbacks from the computed table of an operator that has no kernel of its own, by key.
+    """Return the backend fallbacks, by key, from the computed table of an operator without kernels.
 
     Raises:
-        DumpError: a row is not that of a fallback.
+        DumpError: a row does not belong to a fallback.
     """
     found = []
     for key, entry in parse_table(table).items():
@@ -207,12 +207,12 @@ class Recorded(Protocol):
         """The backend fallbacks, by key."""
 
     def operator(self, name: OperatorName | str, /) -> RecordedOperator | None:
-        """Return the operator of this name; None when there is none."""
+        """Return the operator with this name; None if there is none."""
 
     def overload_order(self, name: str, /) -> tuple[str, ...]:
-        """Return the overloads of a name as a call tries them, `` for the default; empty where they were not recorded.
+        """Return the overloads of a name in the order of a call, `` for the default; empty if they were not recorded.
 
-        Those that only TorchScript has come after them, and are in no registry.
+        A call tries the overloads that only TorchScript has after them; no registry contains these.
         """
 
     def __iter__(self) -> Iterator[RecordedOperator]:
@@ -224,13 +224,13 @@ class Registry:
     """All registrations of a dispatcher at one moment.
 
     Args:
-        torch: the version of PyTorch, as `torch.__version__` says it; another text for a registry of another origin.
+        torch: the version of PyTorch, as in `torch.__version__`; another text for a registry of another origin.
         operators: sorted by the text of their names, each name once; `registry_of` sees to that.
         fallbacks: sorted by key, each key once.
         imports: the packages that were imported besides torch.
         privateuse1: the name that a package gave the PrivateUse1 backend; empty when none did.
-        unreadable: what could not be read of the dispatcher and is left out, a sentence each; files do not hold it.
-        python: what Python had registered besides; None when that was not recorded.
+        unreadable: a sentence for each unreadable part, which is left out; files do not contain these.
+        python: the registrations of Python; None if they were not recorded.
         orders: for each name of several overloads, as a call tries them; empty when that was not recorded.
     """
 
@@ -252,14 +252,14 @@ class Registry:
         return tuple(str(operator.name) for operator in self.operators)
 
     def operator(self, name: OperatorName | str) -> RecordedOperator | None:
-        """Return the operator of this name; None when there is none."""
+        """Return the operator with this name; None if there is none."""
         text = str(name)
         at = bisect_left(self.operators, text, key=lambda operator: str(operator.name))
         found = self.operators[at] if at < len(self.operators) else None
         return found if found is not None and str(found.name) == text else None
 
     def overload_order(self, name: str) -> tuple[str, ...]:
-        """Return the overloads of a name as a call tries them; empty where that was not recorded."""
+        """Return the overloads of a name in the order of a call; empty if the order was not recorded."""
         return self.orders.get(name, ())
 
     def __iter__(self) -> Iterator[RecordedOperator]:
@@ -270,7 +270,7 @@ class Registry:
 
     @property
     def kernel_count(self) -> int:
-        """The number of kernels, inactive ones included."""
+        """The number of kernels, including inactive ones."""
         return sum(len(operator.kernels) for operator in self.operators)
 
 
@@ -280,7 +280,7 @@ def registry_of(
     fallbacks: Sequence[RecordedFallback] = (),
     imports: Sequence[str] = (),
 ) -> Registry:
-    """Return a registry of these operators and fallbacks, in whatever order they come.
+    """Return a registry of these operators and fallbacks, given in any order.
 
     Raises:
         ValueError: an operator or the fallback of a key is there twice.
@@ -301,8 +301,8 @@ def find(recorded: Recorded, asked: str = "*", *, keys: Collection[DispatchKey] 
 
     Args:
         recorded: the registry.
-        asked: as `find_names` reads it; `*` alone means every operator of every namespace.
-        keys: it has a kernel of its own at one of these, or any kernel when there are none.
+        asked: a text for `find_names`; `*` means every operator of every namespace.
+        keys: the operator must have a kernel at one of these keys; empty for any kernel.
 
     Raises:
         RegistryFileError: the registry is in a file that is damaged.

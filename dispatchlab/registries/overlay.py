@@ -1,6 +1,6 @@
-"""A registry laid over another: what packages registered, on the registry of the PyTorch that they were imported into.
+"""A registry over another one: the registrations of packages, over the registry of their PyTorch.
 
-`Overlay` has a few operators in memory, and reads every other one from the registry beneath when it is asked for.
+`Overlay` has a few operators in memory, and reads every other operator from the registry beneath when needed.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Overlay:
 
     Args:
         beneath: the registry that it is laid over.
-        over: the operators that differ from it or are new, as they are with both in force, and all fallbacks.
-        name: what to call the registry beneath.
+        over: the new and different operators with the registrations of both, and all fallbacks.
+        name: the name of the registry beneath.
     """
 
     def __init__(self, beneath: Recorded, over: Registry, *, name: str) -> None:
@@ -55,7 +55,7 @@ class Overlay:
         return tuple(sorted({*self.beneath.names, *self.over.names}))
 
     def operator(self, name: OperatorName | str, /) -> RecordedOperator | None:
-        """Return the operator of this name; None when there is none."""
+        """Return the operator with this name; None if there is none."""
         return self.over.operator(name) or self.beneath.operator(name)
 
     def overload_order(self, name: str, /) -> tuple[str, ...]:

@@ -53,12 +53,12 @@ _FIRST_USE = "torch-2.13-first-use.txt"
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """A test for PyTorch's own registrations by their debug texts. See Note [What is PyTorch's own].
+    """Recognises PyTorch's own registrations by their debug texts. See Note [What is PyTorch's own].
 
     Args:
         build: the folder in which PyTorch's C++ was built, with its separator; empty when debug texts start below it.
         installed: folders in which torch is installed, each with its separator, for texts with whole paths.
-        torch: the version of PyTorch; the bundled registry of the nearest one has what it registers.
+        torch: the version of PyTorch; the bundled registry of the nearest version has its registrations.
     """
 
     build: str
@@ -95,7 +95,7 @@ class Ownership:
         return self.foreign_part(operator) is None
 
     def foreign_part(self, operator: RecordedOperator) -> RecordedOperator | None:
-        """Return an operator without PyTorch's own registrations; None when nothing is left."""
+        """Return an operator without PyTorch's own registrations; None if there are no others."""
         kernels = with_active(kernel for kernel in operator.kernels if not self.is_own_kernel(operator, kernel))
         if operator.schema is not None and not self.is_own(str(operator.name), None, operator.debug):
             return replace(operator, kernels=kernels)
@@ -104,13 +104,13 @@ class Ownership:
     def without_lazy(
         self, operator: RecordedOperator | None, base: RecordedOperator | None, *, listed: bool = True
     ) -> RecordedOperator | None:
-        """Return an operator without PyTorch's own registrations since `base`; None when nothing else is new.
+        """Return an operator without PyTorch's own registrations since `base`; None if there are no other new ones.
 
         Args:
             operator: the operator.
             base: the same operator before; None when it was not there.
-            listed: only what PyTorch is known to register when a part of it is first used; otherwise all that is its
-                own, which is for two processes with one and the same PyTorch.
+            listed: remove only registrations that PyTorch is known to make when a part is first used; otherwise all its
+                own registrations, which is right for two processes with the same PyTorch.
         """
         if operator is None or operator == base:
             return operator

@@ -1,6 +1,6 @@
 """A recorded registry as the registrations that make it: run them on any engine to have the dispatcher again.
 
-The engine is handed in. A registry has all fallbacks in it, so replay it where there are none yet.
+The caller passes the engine. A registry contains all fallbacks, so replay it on a dispatcher without fallbacks.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _UNNAMED = OperatorName("", "")
 
 
 def registrations_of(recorded: Recorded) -> Iterator[Registration]:
-    """Return every registration of a registry, one by one, the fallbacks first. See Note [What a record does not hold].
+    """Return every registration of a registry, the fallbacks first. See Note [What a record does not hold].
 
-    Where a fallback comes does not matter, and one that comes later touches every operator that is there.
+    The position of a fallback does not matter, but a later fallback changes every existing operator.
 
     Raises:
         RegistryFileError: the registry is in a file that is damaged.
@@ -76,8 +76,8 @@ def replay(recorded: Recorded, register: Callable[[Registration], Handle]) -> tu
         register: runs a registration, as `Dispatcher.register` and a sandbox do.
 
     Returns:
-        What `register` returned, in the order of the registrations: keep it, since a handle that is forgotten is
-        released. That kernels override others is in the record, so there is no warning of it.
+        The results of `register`, in the order of the registrations: keep them, because a handle without a reference is
+        released. Overridden kernels are in the record, so there is no warning about them.
 
     Raises:
         RegistrationError: a registration is refused.
@@ -113,7 +113,7 @@ class RecordedSchema(FunctionSchema):
 
 
 def schema_of(text: str) -> FunctionSchema:
-    """Return the schema of a recorded operator, which prints as it was recorded.
+    """Return the schema of a recorded operator; it prints exactly as recorded.
 
     Raises:
         ParseError: it cannot be read.
@@ -122,7 +122,7 @@ def schema_of(text: str) -> FunctionSchema:
 
 
 def inferred_of(text: str) -> FunctionSchema:
-    """Return the inferred schema of a recorded kernel, which has no name and prints as it was recorded.
+    """Return the inferred schema of a recorded kernel; it has no name and prints exactly as recorded.
 
     Raises:
         ParseError: it cannot be read.

@@ -23,7 +23,7 @@ _FEW = 20  # one part in so many is read one by one, and more as a whole
 
 
 def operators_of(recorded: Recorded, names: Collection[str] | None) -> dict[str, RecordedOperator]:
-    """Return operators of a registry by name: those of these names, or all.
+    """Return operators of a registry by name: the operators with these names, or all.
 
     Raises:
         RegistryFileError: the registry is in a file that is damaged.
@@ -56,7 +56,7 @@ def leave_out(
 
 
 def kernels_by_key(operator: RecordedOperator) -> dict[DispatchKey, tuple[RecordedKernel, ...]]:
-    """Return the kernels of an operator by key, the active one of each first."""
+    """Return the kernels of an operator by key; the active kernel of each key is first."""
     return {key: tuple(kernels) for key, kernels in groupby(operator.kernels, lambda kernel: kernel.key)}
 
 
@@ -76,7 +76,7 @@ def paired(
     Args:
         before: the first side, in order.
         after: the second.
-        identity: in what two are the same.
+        identity: returns the identity by which items are compared.
     """
     places: defaultdict[Hashable, list[int]] = defaultdict(list)
     for at in reversed(range(len(after))):

@@ -55,7 +55,7 @@ class RegistryFileError(DispatchLabError):
 
     Args:
         path: the file.
-        reason: a clause that says what was found, what was wanted and what to do.
+        reason: a clause about the content, the expected content and what to do.
     """
 
     path: str
@@ -111,10 +111,10 @@ class StoredRegistry:
 
     Args:
         data: the bytes of the file.
-        path: what errors call it.
+        path: its name in errors.
 
     Raises:
-        RegistryFileError: these bytes are no recording, or not a whole one. A wrong line is found when it
+        RegistryFileError: these bytes are not a complete recording. A wrong line is found when it
             is read, with the same error.
     """
 
@@ -152,7 +152,7 @@ class StoredRegistry:
         )
 
     def operator(self, name: OperatorName | str, /) -> RecordedOperator | None:
-        """Return the operator of this name, from one line of the file; None when there is none.
+        """Return the operator with this name, from one line of the file; None if there is none.
 
         Raises:
             RegistryFileError: the line is damaged.
@@ -202,7 +202,7 @@ class StoredRegistry:
         return self._checked("its overloads", lambda: {name: tuple(order) for name, order in orders.items()})
 
     def overload_order(self, name: str, /) -> tuple[str, ...]:
-        """Return the overloads of a name as a call tries them; empty where that was not recorded."""
+        """Return the overloads of a name in the order of a call; empty if the order was not recorded."""
         return self.orders.get(name, ())
 
     def is_copy(self, other: StoredRegistry) -> bool:
@@ -269,7 +269,7 @@ def _unpacked(data: bytes, path: str) -> bytes:
 
 
 def recording_bytes(recorded: Recorded, layer: PythonLayer | None) -> bytes:
-    """Return the file of a registry; equal registries give the same bytes. See Note [The file of a registry].
+    """Return the file of a registry; equal registries have equal files. See Note [The file of a registry].
 
     Args:
         recorded: the registry.

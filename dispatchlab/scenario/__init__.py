@@ -2,9 +2,9 @@
 
 `load_scenario` and `parse_scenario` read, `scenario_text` writes; `json_schema` is for editors.
 
-- scenario: a scenario as a value: registrations, what is observed, and what is claimed about their order
-- registrations: a table of fields for each kind of registration, Python's included, and what can stand in them
-- named_functions: look up the functions that kernels name, in a process of its own
+- scenario: a scenario as a value: registrations, observed operators, and a claim about their order
+- registrations: a table of fields for each kind of registration, and the allowed values of the fields
+- named_functions: look up the functions that kernels name, in a separate process
 - explored: what is explored of a scenario, what Python registers included
 - load: files -> scenarios, with the order and the modules that they name, and the JSON Schema for editors
 - folders: which files below a folder are scenarios

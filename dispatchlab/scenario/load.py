@@ -1,4 +1,4 @@
-"""Load scenario files: a `Scenario`, or one error that reports everything that is wrong with the file.
+"""Load scenario files: return a `Scenario`, or raise one error that reports all problems of the file.
 
 Editors complete and explain the fields with the JSON Schema that `json_schema` gives. What it cannot say (that a schema
 parses, that a number is in range) is checked when the file is loaded.
@@ -152,13 +152,13 @@ def _no_such_registration(node: Node, number: int, count: int) -> Wrong:
 
 
 def order_text(order: tuple[tuple[int, ...], ...]) -> str:
-    """Return the value of `order` as it is written."""
+    """Return the value of `order` in its written form."""
     chains = [f"[{', '.join(map(str, chain))}]" for chain in shortest(order)]
     return chains[0] if len(chains) == 1 else f"[{', '.join(chains)}]"
 
 
 def module_texts(modules: Iterable[Module]) -> Iterator[tuple[str, list[str]]]:
-    """Return each module with its numbers as written; modules in a row are one item."""
+    """Return each module with its numbers in written form; successive modules are one item."""
     for module in modules:
         starts = [0, *(at for at, (one, other) in enumerate(pairwise(module.registrations), 1) if other != one + 1)]
         runs = [module.registrations[a:b] for a, b in pairwise([*starts, len(module.registrations)])]
@@ -169,7 +169,7 @@ T = TypeVar("T")
 
 
 class ScenarioError(YamlError):
-    """A scenario file or a replay file cannot be used: all its problems, one a line, as `file:line:column: message`.
+    """A scenario file or a replay file cannot be used: all its problems as lines, `file:line:column: message`.
 
     >>> from dispatchlab.scenario import ScenarioError, parse_scenario
     >>> try:
@@ -275,7 +275,7 @@ def parse_scenario(data: bytes | str, *, file: str = "<text>", allow_import: boo
 
     Args:
         data: the content.
-        file: what errors and default debug texts call it.
+        file: its name in errors and default debug texts.
         allow_import: as for `load_scenario`.
 
     Raises:
@@ -290,7 +290,7 @@ def parse_scenario(data: bytes | str, *, file: str = "<text>", allow_import: boo
 
 
 def read_scenario(data: bytes | str, context: Context) -> Scenario:
-    """Read a scenario with everything that a context can say; `parse_scenario` is the short way.
+    """Read a scenario with a full context; `parse_scenario` is the short form.
 
     Raises:
         ScenarioError: with every problem of the content.
@@ -302,9 +302,9 @@ def read_as(read: Callable[[Node, Context], T | None], data: bytes | str, contex
     """Return the result of `read` for the content of a file.
 
     Args:
-        read: takes the root of the tree, reports what is wrong to the context, raises `Wrong` where it cannot go on.
+        read: takes the root of the tree, reports problems to the context, and raises `Wrong` if it cannot continue.
         data: the content.
-        context: what reading it carries along.
+        context: the state of reading the file.
 
     Raises:
         ScenarioError: with every problem of the content.

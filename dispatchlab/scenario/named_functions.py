@@ -1,4 +1,4 @@
-"""Look up the functions that a scenario names, in a process of its own, since a module may end the one it is in."""
+"""Look up the functions that a scenario names, in a separate process, because a module may end its process."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class NamedFunction(NamedTuple):
     """The facts about a function that was looked up.
 
     Args:
-        wrong: why there is no such function; empty when there is one.
+        wrong: why there is no such function; empty if there is one.
         hint: what to do about it.
         column: the index in the reference that is wrong.
-        schema: the schema that its annotations give, such as `(Tensor x) -> Tensor`; empty when they give none.
-        no_schema: why they give none.
+        schema: the schema of its annotations, such as `(Tensor x) -> Tensor`; empty without one.
+        no_schema: why there is no schema.
     """
 
     wrong: str = ""
@@ -53,7 +53,7 @@ class NamedFunctions:
         """Import the module of `package.module:function` in the process, and look at the function.
 
         Returns:
-            What is known of it. Where the module ended the process, that is what is wrong.
+            The facts about it. If the module ended the process, this is the problem.
         """
         if reference not in self._found:
             self._found[reference] = self._asked(reference)
@@ -95,7 +95,7 @@ class NamedFunctions:
 
 
 def _serve() -> None:
-    """Answer until the pipe closes; output of modules goes to standard error."""
+    """Reply to requests until the pipe closes; the output of modules goes to standard error."""
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
         asked: SimpleQueue[bytes] = SimpleQueue()

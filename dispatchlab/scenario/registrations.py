@@ -365,8 +365,8 @@ class Surroundings:
     """The surroundings that give a registration its defaults.
 
     Args:
-        tables: the kinds that may stand there.
-        namespace: of names without one; empty inside a block.
+        tables: the allowed kinds of registrations.
+        namespace: the namespace of names without a namespace; empty inside a block.
         debug: the text of a block's members; None at top level.
         file: the name of the file, without its folder.
     """
@@ -381,7 +381,7 @@ def read_registration(node: Node, around: Surroundings, context: Context) -> Reg
     """Return the registration that a node describes; None when it is wrong, after reporting why.
 
     Raises:
-        Wrong: nothing says which kind of registration it is.
+        Wrong: the kind of registration is not clear.
     """
     table = _table_of(node, around.tables)
     entry = Entry.read(node, table, context)
@@ -417,7 +417,7 @@ def read_registration(node: Node, around: Surroundings, context: Context) -> Reg
 
 
 def read_all(nodes: tuple[Node, ...], around: Surroundings, context: Context) -> list[Registration | None]:
-    """Return the registrations of a list, with None for each wrong one; every problem is reported."""
+    """Return the registrations of a list, with None for each wrong one; report every problem."""
     read: list[Registration | None] = []
     for node in nodes:
         try:
@@ -564,7 +564,7 @@ def _check_operator(node: Node, operator: str) -> None:
     """Refuse a name without a namespace.
 
     Raises:
-        Wrong: with what to write instead.
+        Wrong: the error says what to write instead.
     """
     namespace, colons, name = operator.partition("::")
     if not colons or not namespace or not name:
@@ -584,6 +584,6 @@ PYTHON = Field(
 
 
 def python_fields(one: PythonRegistration) -> Iterator[tuple[str, str]]:
-    """Return the fields of a registration in their written form, without empty ones."""
+    """Return the fields of a registration in their written form, without empty fields."""
     named = (("registry", one.registry), *((field.name, getattr(one, field.name)) for field in PYTHON_FIELDS))
     return ((name, text) for name, text in named if text)

@@ -1,4 +1,4 @@
-"""A scenario as a value: registrations, what is observed, and what is claimed about their order."""
+"""A scenario as a value: registrations, observed operators, and a claim about their order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SEMANTICS = {name: name for name in semantics_names()}
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One claim, and the registrations it is about.
+    """A claim, and its registrations.
 
     >>> from dispatchlab import parse_scenario
     >>> scenario = parse_scenario("{claim: A sentence., registrations: [{def: foo() -> ()}]}")
@@ -44,19 +44,19 @@ class Scenario:
     Args:
         claim: the sentence.
         registrations: in the order of the file; numbers name them by their place, from 0.
-        operators: what is observed.
-        namespace: what names without one were put into.
-        semantics: the dispatcher that the claim is about; None for that of the newest PyTorch.
+        operators: the observed operators.
+        namespace: the namespace of names without a namespace.
+        semantics: the dispatcher of the claim; None for the model of the newest PyTorch.
         keys: the table rows that are shown; empty means all.
-        registry: the registry that it stands on: the name of a bundled one, or a file beside the scenario; None when it
-            stands alone.
+        registry: the registry beneath it: the name of a bundled registry, or a file beside the scenario; None without
+            a registry.
         packages: the packages whose import made the registrations, in order; empty for what was not recorded.
         order: chains of registrations that keep their order; releases are free.
-        modules: the modules that make the registrations; then each comes as a whole, and nothing is released.
-        python: what the packages register in Python beside the dispatch tables; it is not explored.
-        expect: what will be found.
-        snapshots: whether the golden file has what is seen after each step.
-        file: the path it was read from, as it was given; not compared.
+        modules: the modules that make the registrations; the registrations of a module run together, without releases.
+        python: registrations of the packages in Python beside the dispatch tables; they are not explored.
+        expect: the expected verdict.
+        snapshots: whether the golden file has the observation after each step.
+        file: its path, as the user gave it; not compared.
     """
 
     claim: str
@@ -76,7 +76,7 @@ class Scenario:
 
     @property
     def privateuse1(self) -> str:
-        """The name that its packages give the PrivateUse1 backend; empty when they give none."""
+        """The name that its packages give the PrivateUse1 backend; empty without one."""
         if not self.python:
             return ""
         from dispatchlab.model.python_layer import PRIVATEUSE1_NAME  # costs start-up, and few scenarios have any

@@ -37,7 +37,7 @@ Lines: TypeAlias = Iterator[str]
 
 
 class UnwritableError(DispatchLabError):
-    """A scenario made in Python has a value that a file cannot hold."""
+    """A scenario made in Python has a value that cannot be written to a file."""
 
     scenario: Scenario
     reason: str
@@ -225,7 +225,7 @@ def _functions(registrations: Iterable[Registration]) -> dict[str, Callable[...,
 
 
 def _classes_named_by(registrations: Iterable[Registration]) -> tuple[str, ...]:
-    """Return the custom classes in schemas that are not PyTorch's own, sorted."""
+    """Return the custom classes in schemas, except PyTorch's own, sorted."""
     found: set[str] = set()
     for schema in _schemas(registrations):
         for argument in (*schema.arguments, *schema.returns):

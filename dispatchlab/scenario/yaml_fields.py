@@ -3,7 +3,7 @@
 A shape is read by a function from a node to a value that raises `Wrong`. Lists report each bad item and go on, so that
 one run reports all problems.
 
-`Entry.read` checks a mapping against its table and reports every problem; what it gives back holds the values of the
+`Entry.read` checks a mapping against its table and reports every problem; its result has the values of the
 fields that were right.
 """
 
@@ -38,11 +38,11 @@ class Context:
     """The state of reading one file.
 
     Args:
-        file: what source locations call it.
-        find: looks a reference to a function up, by importing it; None when nothing may be imported.
-        functions: functions by reference, None where they are not at hand, which need no import.
-        problems: what was found to be wrong so far.
-        parsed: what texts were parsed to, by parser and text.
+        file: its name in source locations.
+        find: imports the function of a reference; None if imports are not allowed.
+        functions: functions by reference that need no import; None for an unknown function.
+        problems: the problems so far.
+        parsed: the results of parsed texts, by parser and text.
         classes: custom classes that schemas may name besides those of PyTorch.
     """
 
@@ -81,7 +81,7 @@ class FieldRule(WordEnum):
 
 
 class Wrong(DispatchLabError):
-    """A node differs from what was expected; the reader of the file makes a `Problem` of it."""
+    """A node has an unexpected value; the reader of the file makes a `Problem` of this error."""
 
     node: Node
     message: str
@@ -97,7 +97,7 @@ class Shape(Generic[T]):
     """The possible content of a field.
 
     Args:
-        wanted: what messages say was expected: `a dispatch key`.
+        wanted: the expectation in messages, such as `a dispatch key`.
         read: the value of a node; raises `Wrong`.
         schema: the JSON Schema of it.
     """
@@ -126,7 +126,7 @@ def expected(wanted: str, node: Node, hint: str = "") -> Wrong:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `did you mean X?`, or nothing when nothing is near."""
+    """Return `did you mean X?`, or empty text if no name is similar."""
     near = nearest(word, known)
     return f"did you mean {near[0]}?" if near else ""
 
@@ -139,12 +139,12 @@ def scalar(node: Node, wanted: str) -> Scalar:
 
 
 def at_error(node: Scalar, error: ParseError, shift: int = 0) -> Wrong:
-    """Return the problem of text that did not parse, at the character where the trouble starts.
+    """Return the problem of a text that did not parse, at the first wrong character.
 
     Args:
-        node: where the text stands.
-        error: what the parser said.
-        shift: how many characters the parsed text had in front that the node has not.
+        node: the node of the text.
+        error: the error of the parser.
+        shift: the number of characters that were added before the text for the parser.
     """
     at = min(max(0, error.at - shift), len(node.text))
     return Wrong(node, f"{error.sentence} in {quoted(node.text)}", column=node.column_of(at))
@@ -170,9 +170,9 @@ def one_of(wanted: str, values: MappingType[str, T], *, schema: JsonSchema | Non
     """Return the shape of a few texts, each with its value.
 
     Args:
-        wanted: what messages call it.
+        wanted: its name in messages.
         values: the texts and their values.
-        schema: the JSON Schema of it; the texts when left out.
+        schema: its JSON Schema; default: the texts.
     """
 
     def read(node: Node, context: Context) -> T:
@@ -185,11 +185,11 @@ def one_of(wanted: str, values: MappingType[str, T], *, schema: JsonSchema | Non
 
 
 def list_of(item: Shape[T], wanted: str, *, empty: bool = False) -> Shape[tuple[T, ...]]:
-    """Return a list of one shape.
+    """Return the shape of a list whose items have one shape.
 
     Args:
         item: the shape of each item.
-        wanted: what messages call the list.
+        wanted: the name of the list in messages.
         empty: whether it may be empty.
     """
 
@@ -236,9 +236,9 @@ class Field(Generic[T]):
 
     Args:
         name: how it is written.
-        shape: what can stand in it.
-        doc: what it means, for editors and people.
-        required: whether it has to be there.
+        shape: the allowed values.
+        doc: its meaning, for editors and people.
+        required: whether it is required.
     """
 
     name: str
@@ -252,7 +252,7 @@ class Table:
     """The fields of a mapping; the first one of a registration names its kind.
 
     Args:
-        title: what messages call such a mapping: `an impl`.
+        title: the name of such a mapping in messages: `an impl`.
         fields: in the order in which they are written.
     """
 
@@ -284,7 +284,7 @@ class Table:
 
 
 class Entry:
-    """A mapping that was checked against a table: its values and where they stand."""
+    """A mapping that was checked against a table: its values and their source locations."""
 
     __slots__ = ("_nodes", "_values", "is_right", "node")
 
@@ -299,7 +299,7 @@ class Entry:
         """Check a mapping and read its fields; every problem is reported to the context.
 
         Raises:
-            Wrong: it is no mapping.
+            Wrong: it is not a mapping.
         """
         if not isinstance(node, Mapping):
             needed = " and ".join(f"`{field.name}`" for field in table.fields if field.required)

@@ -30,11 +30,11 @@ MOST_PROBLEMS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in a file.
+    """A mistake in a file.
 
     Args:
-        where: the source location, or the file alone when it could not be read at all.
-        message: what was found and what was expected.
+        where: the source location, or only the file if it could not be read.
+        message: the problem and the expectation.
         hint: what to do next, such as the nearest right name; may be empty.
         rule: the rule of the format that is broken, where its rules have names.
     """
@@ -49,7 +49,7 @@ class Problem:
 
 
 class YamlError(DispatchLabError):
-    """A file cannot be used: all its problems, one a line, as `file:line:column: message`.
+    """A file cannot be used: all its problems as lines, `file:line:column: message`.
 
     Args:
         problems: at least one, in the order of the file.
@@ -77,7 +77,7 @@ def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 
 def quoted(text: str) -> str:
-    """Return the text as one printable line in quotes, shortened when it is long."""
+    """Return the text as one printable line in quotes, shortened if it is long."""
     return repr(text if len(text) <= SHOWN else text[: SHOWN - 3] + "...")
 
 
@@ -105,7 +105,7 @@ class Scalar(NamedTuple):
 
     @property
     def is_missing(self) -> bool:
-        """True when there is nothing after the colon or the dash."""
+        """True if there is no text after the colon or the dash."""
         return self.plain and not self.text
 
     def column_of(self, at: int) -> int:
@@ -139,10 +139,10 @@ def compose(data: bytes | str, file: str) -> Node:
 
     Args:
         data: the content of the file.
-        file: what source locations call it.
+        file: its name in source locations.
 
     Raises:
-        YamlError: with the one problem that made it unreadable.
+        YamlError: it is unreadable; the error has the problem.
     """
     text = _decode(data, file) if isinstance(data, bytes) else data.removeprefix("\ufeff")
     if found := _UNPRINTABLE.search(text):

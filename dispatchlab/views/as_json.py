@@ -27,7 +27,7 @@ def json_text(value: object, *, indent: int | None = None) -> str:
 
     Args:
         value: a dataclass or a mapping.
-        indent: how far fields are indented on lines of their own; None for one line.
+        indent: the indentation of fields on separate lines; None for one line.
     """
     with deep_nesting():
         converted = as_json(value)
@@ -37,7 +37,7 @@ def json_text(value: object, *, indent: int | None = None) -> str:
 
 @contextmanager
 def deep_nesting() -> Iterator[None]:
-    """Allow more frames: a call of a trace takes seven, and several hundred calls can be inside of each other."""
+    """Allow more frames: a call of a trace takes seven frames, and several hundred calls can be nested."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, _FRAMES))
     try:
@@ -51,7 +51,7 @@ _FRAMES = 8000
 
 
 def plain_json_text(value: object, *, indent: int | None = None) -> str:
-    """Return the text of JSON of another format, which has a version of its own."""
+    """Return the text of JSON in another format, which has its own version."""
     return json_document(value, indent=indent) + "\n"
 
 
@@ -74,8 +74,8 @@ def fields_of(value: object, *, without: Collection[str] = (), **other: object) 
 
     Args:
         value: the dataclass.
-        without: fields that are left out.
-        other: what stands in place of fields, or behind them.
+        without: fields to leave out.
+        other: values that replace fields, or are added at the end.
     """
     if not is_dataclass(value):
         raise TypeError(f"{type(value).__name__} has no form in JSON: register one with as_json")

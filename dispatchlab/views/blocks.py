@@ -1,12 +1,12 @@
-"""Blocks: what a result consists of, as values that every format shows.
+"""Blocks: the parts of a result, as values that every format shows.
 
 A question makes one document of them, and a format is a backend of it. The module `blocks.py` of a question has one
-function that gives a `View` (see views/view.py) of its result:
+function that returns a `View` (see views/view.py) of its result:
 
     def certification_view(found: Certification, *, torch: str = "") -> View[Certification]:
         return View(found, document=_document, indent=1, torch=torch)
 
-A document begins with a verdict, which stands beside the title, then the result in short, then a section for each part.
+A document begins with a verdict beside the title, then a short result, then a section for each part.
 A table that is long says how many rows text and a terminal show, and a part that few ask for is `Folded`. `lines` gives
 plain text apart from the document, where that text is a contract: golden files, dumps, tables.
 
@@ -15,7 +15,7 @@ looks: `name` for keys and operators, `code`, `source` for a debug text or a sou
 one is known), `mark` for an answer such as `yes`; a mood says what it is for the reader. Pieces of a tuple are joined
 as they are, so blanks between them are written: `(strong(key), f" {what}: ", source(owner.debug))`.
 
-JSON is no format of blocks: it is made of the value itself, by `as_json` (views/as_json.py).
+JSON is not a format of blocks: `as_json` (views/as_json.py) makes it from the value itself.
 
 The backends: views/text.py, views/terminal.py, views/html/backend.py, views/markdown.py. To add a format, write one,
 call it in views/view.py, and name it in commands/output.py.
@@ -67,7 +67,7 @@ class Span:
 
     Args:
         text: the text.
-        mood: what it is for the reader.
+        mood: its meaning for the reader.
         kind: what it is.
         href: an address that it leads to; empty when there is none.
     """
@@ -80,12 +80,12 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """A part of a whole as a bar; text and Markdown leave it out, so a number stands beside it.
+    """A part of a whole as a bar; text and Markdown leave it out, so put a number beside it.
 
     Args:
-        part: how much.
-        whole: of how much.
-        label: what it shows, for readers who do not see it.
+        part: the size of the part.
+        whole: the size of the whole.
+        label: a description for readers who do not see it.
         mood: its colour.
     """
 
@@ -119,9 +119,9 @@ class Line:
     Args:
         content: its text.
         mood: the mood of what has none of its own.
-        indent: where it begins.
-        hang: how much further its other lines begin where it is wrapped; with a label they begin below its content.
-        label: what stands before the content, in a column of its own.
+        indent: its indentation.
+        hang: the further indentation of wrapped lines; with a label, they begin below the content.
+        label: the text before the content, in a separate column.
         width: how wide that column is.
     """
 
@@ -139,8 +139,8 @@ class Section:
 
     Args:
         title: its title.
-        blocks: what it holds.
-        anchor: what a link to it ends in; letters, digits and hyphens. Made of its title when left out.
+        blocks: its content.
+        anchor: the end of a link to it: letters, digits and hyphens. Default: made from its title.
         mood: the mood of its title on a terminal.
     """
 
@@ -156,8 +156,8 @@ class Verdict:
 
     Args:
         text: the words.
-        mood: what it is for the reader.
-        beside: what stands beside it.
+        mood: its meaning for the reader.
+        beside: the text beside it.
     """
 
     text: str
@@ -170,7 +170,7 @@ class Facts:
     """Titled facts: numbers and words, or sentences.
 
     Args:
-        pairs: titles and what belongs to them.
+        pairs: titles and their contents.
     """
 
     pairs: tuple[tuple[str, Inline | int], ...]
@@ -191,10 +191,10 @@ class Cell:
     """A cell of a table.
 
     Args:
-        content: what it shows.
+        content: its content.
         kind: `name` for what is not to be broken, `code` for a text of a program, `number`, `prose` for sentences;
             empty for a few words.
-        sort: what a sort goes by, where that is not what is shown.
+        sort: the sort key, if it differs from the content.
     """
 
     content: Inline | int | Stack | Folded
@@ -207,14 +207,14 @@ Row: TypeAlias = "tuple[Inline | int | Cell, ...]"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows with titled columns; a sentence where there is no row.
+    """Rows with titled columns; a sentence if there are no rows.
 
     Args:
-        caption: what its rows are.
+        caption: a description of its rows.
         heads: the titles of the columns; the first column names the row.
         rows: the cells of each row.
         marked: the numbers of the rows that ask for attention.
-        most: how many rows text and a terminal show unless everything is asked for; None for all.
+        most: the number of rows in text and on a terminal, except with --all; None for all.
     """
 
     caption: str
@@ -226,13 +226,13 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A part that a page shows on request; text and a terminal show its title, and all of it where it is open.
+    """A part that a page shows on request; text and a terminal show its title, and its content if it is open.
 
     Args:
         title: its title.
-        blocks: what it holds.
+        blocks: its content.
         is_open: whether it is open at first.
-        anchor: what a link to it ends in, which opens it; empty when there is none.
+        anchor: the end of a link that opens it; empty without one.
     """
 
     title: Inline
@@ -250,7 +250,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A text of a program or of a dispatcher, as it is."""
+    """A text of a program or of a dispatcher, unchanged."""
 
     text: str
     indent: int = 0
@@ -262,7 +262,7 @@ class Difference:
 
     Args:
         diff: its lines.
-        indent: where they begin.
+        indent: their indentation.
     """
 
     diff: str
@@ -274,8 +274,8 @@ class Side:
     """A sequence of steps.
 
     Args:
-        title: what it is.
-        mood: what it is for the reader.
+        title: its title.
+        mood: its meaning for the reader.
         steps: its steps.
     """
 
@@ -286,11 +286,11 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Sequences side by side, the expected one left.
+    """Sequences side by side, the expected one on the left.
 
     Args:
         sides: the sequences, one or two.
-        marked: the number of the step from which on they differ; None where there is one alone.
+        marked: the number of the first step that differs; None for one sequence.
     """
 
     sides: tuple[Side, ...]
@@ -306,7 +306,7 @@ class Document:
 
     Args:
         command: the command that found it.
-        title: what it is about.
+        title: its title.
         blocks: the result in short, then a section for each part, in the order in which a reader wants them.
     """
 
@@ -323,14 +323,14 @@ def part(
     marked: Iterable[int] = (),
     most: int | None = None,
 ) -> tuple[Section, ...]:
-    """Return a section with a table, or nothing if the table has no rows.
+    """Return a section with a table, or None if the table has no rows.
 
     Args:
-        title: what its rows are.
+        title: a description of its rows.
         heads: the titles of the columns.
         rows: the cells of each row.
         marked: the numbers of the rows that ask for attention.
-        most: how many rows text and a terminal show unless everything is asked for.
+        most: the number of rows in text and on a terminal, except with --all.
     """
     found = tuple(rows)
     table = Table("", heads, found, frozenset(marked), most)

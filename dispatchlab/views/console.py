@@ -32,9 +32,9 @@ def console(stream: TextIO, *, color: bool = True, forced: bool = False) -> Cons
     """Return a console on a stream; without a terminal it has no colours and no box characters.
 
     Args:
-        stream: where it prints.
+        stream: the stream for the output.
         color: whether it may colour.
-        forced: take the stream for a terminal, whatever it is.
+        forced: treat the stream as a terminal.
     """
     made = _PlainTextConsole(
         file=stream,
@@ -51,5 +51,5 @@ def console(stream: TextIO, *, color: bool = True, forced: bool = False) -> Cons
 
 
 def plain(text: str, style: str = "") -> Text:
-    """Return a user's text as it is, with control characters spelled out."""
+    """Return a user's text with control characters spelled out."""
     return Text(printable(text), style=style)

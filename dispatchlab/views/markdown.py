@@ -1,4 +1,4 @@
-"""Blocks as Markdown, as GitHub shows it in pull requests: a heading for each part, and its text as it is."""
+"""Blocks as Markdown for pull requests on GitHub: a heading for each part, and its plain text."""
 
 from __future__ import annotations
 

@@ -32,13 +32,13 @@ def progress_text(progress: Progress) -> str:
 
 
 class Display:
-    """A display of the progress of any number of scenarios; this one shows nothing."""
+    """A display of the progress of scenarios; this base class shows nothing."""
 
     def update(self, scenario: str, progress: Progress, /) -> None:
-        """Show how far a scenario has come."""
+        """Show the progress of a scenario."""
 
     def stage(self, scenario: str, text: str, /) -> None:
-        """Show the current work, where nothing is counted."""
+        """Show the current work, if nothing is counted."""
 
     def finish(self, scenario: str, /) -> None:
         """Remove a scenario from the display."""
@@ -59,7 +59,7 @@ class LineDisplay(Display):
     Args:
         stream: where to.
         after_s: seconds from the first update of a scenario to its first line.
-        every_s: seconds from a line to the next one.
+        every_s: the seconds between two lines.
         clock: seconds; for tests.
     """
 

@@ -41,8 +41,8 @@ class Located:
     """A piece of a debug text: a word, or a source location with the facts to open it.
 
     Args:
-        text: what is shown, without the folder of a build.
-        path: the path as it was recorded; empty for a word.
+        text: the text to show, without the folder of a build.
+        path: the recorded path; empty for a word.
         line: its line; 0 for a word.
     """
 
@@ -68,7 +68,7 @@ def short_debug(debug: str) -> str:
 
 
 def short_paths(sentence: str) -> str:
-    """Return a sentence in which source locations stand without `registered at` and the folders of a build."""
+    """Return a sentence with source locations without `registered at` and the folders of a build."""
     return _BUILD.sub("", _AT_A_PATH.sub("", sentence))
 
 

@@ -1,7 +1,7 @@
-"""Blocks for a terminal: lines end between words alone, source locations are links, moods are colours.
+"""Blocks for a terminal: lines break only between words, source locations are links, moods are colours.
 
-A word is what stands between blanks: a key, a path with its line, a type with its argument. One that is longer than a
-line is printed as it is, and the terminal wraps it, so that it can still be copied.
+A word is the text between blanks: a key, a path with its line, a type with its argument. A word that is longer than a
+line is printed unchanged, and the terminal wraps it, so that it can still be copied.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def draw(console: Console, blocks: Iterable[b.Block], *, torch: str = "", whole:
 
     Args:
         console: where to.
-        blocks: what is shown.
+        blocks: the blocks to show.
         torch: the version of the PyTorch that source locations are of; empty when that is not known.
         whole: shorten nothing.
     """
@@ -141,7 +141,7 @@ class _Page:
                 self._add(Text.assemble(gutter, left, gap, gutter, right))
 
     def _flow(self, content: Text, indent: int, *, first: Text | None = None) -> None:
-        """Add text in lines, the first one behind `first`, the others indented."""
+        """Add text as lines, the first line after `first`, the others indented."""
         begin = Text(" " * indent) if first is None else first
         if indent >= self._width // 2:
             indent = min(indent, max(self._width - _NARROWEST, 2))

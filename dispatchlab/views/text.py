@@ -1,4 +1,4 @@
-"""Blocks as plain text: a line for each line, nothing wrapped."""
+"""Blocks as plain text, without wrapped lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def text_of(blocks: Iterable[b.Block], *, whole: bool = False) -> str:
     """Write blocks as text.
 
     Args:
-        blocks: what is shown.
+        blocks: the blocks to show.
         whole: show every row of a table that has a limit.
     """
     return "".join(f"{printable(row)}\n" for row in rows_of(blocks, whole=whole))
@@ -76,11 +76,11 @@ _USUAL = 32  # a longer text takes more than its column
 
 
 def table_lines(table: b.Table, *, whole: bool = True) -> Iterator[b.Line]:
-    """Return a table as lines: short columns side by side, long ones below their row.
+    """Return a table as lines: short columns side by side, long columns below their row.
 
     Args:
         table: the table.
-        whole: show all rows of one that has a limit.
+        whole: show all rows of a table that has a limit.
     """
     rows = table.rows if whole or table.most is None else table.rows[: table.most]
     cells = [[_cell_lines(cell, whole=whole) for cell in row] for row in rows]
@@ -124,7 +124,7 @@ def _length(content: b.Inline) -> int:
 
 
 def _columns(texts: list[b.Inline], widths: list[int], mood: b.Mood = "") -> b.Line:
-    """Return texts side by side, the last one at its own length."""
+    """Return texts side by side, without padding the last one."""
     padded = [(text, " " * max(2, width + 2 - len(plain(text)))) for text, width in zip(texts, widths, strict=True)]
     return b.Line(texts[-1], mood, indent=2, label=tuple(padded[:-1]), width=sum(widths[:-1]) + 2 * len(widths[:-1]))
 

@@ -1,4 +1,4 @@
-"""A result with all formats that it can be shown in: JSON of its value, everything else of one document of blocks."""
+"""A result in all its formats: JSON is made from its value, all other formats from one document of blocks."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class View(Generic[_Result]):
 
     Args:
         value: the result.
-        lines: makes the blocks of plain text where that is a contract; text shows the document when left out.
-        document: makes the document; when left out there is no HTML, and other formats show the lines.
-        indent: how far the fields of its JSON are indented; None for one line.
+        lines: makes the blocks of plain text if this text is a contract; default: text shows the document.
+        document: makes the document; without it there is no HTML, and other formats show the lines.
+        indent: the indentation of the fields in JSON; None for one line.
         torch: the version of the PyTorch that source locations are of; empty when that is not known.
         whole: shorten nothing.
     """

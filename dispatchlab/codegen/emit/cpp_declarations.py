@@ -180,7 +180,7 @@ class CppFunction:
             self.written[name] = (type_, default if equals else None)
 
     def default(self, argument: Argument) -> str | None:
-        """Return the text of the default, when the argument has one."""
+        """Return the text of the default, if the argument has one."""
         if argument.default is None:
             return None
         return self.written.get(argument.name, ("", None))[1] or str(argument.default.value)
@@ -190,7 +190,7 @@ class CppFunction:
         return Simple("DeviceIndex") if self.written.get(argument.name, ("",))[0] == "DeviceIndex" else argument.type
 
     def __str__(self) -> str:
-        """Return the schema as the file has it, or would have it."""
+        """Return the schema in the form of the file."""
         if not self.function.is_generated:
             return " ".join(self.function.text.split()).removeprefix(f"{self.function.name.namespace}::")
         # The default is printed as a part of the name, since that leaves it as it is written.
@@ -428,11 +428,11 @@ def _precompute_struct(values: Sequence[Precomputed]) -> str:
 
 
 def cpp_files(natives: NativeFunctions, *, file: str, only: Collection[OperatorName]) -> dict[str, str]:
-    """Return the five files, without what their templates include.
+    """Return the five files, without the includes of their templates.
 
     Args:
         natives: the functions.
-        file: what they were read from, for the first line.
+        file: the name of the source file, for the first line.
         only: the functions that are declared, with the kernels of their groups.
     """
     functions = [one for one in natives.functions if one.name in only]

@@ -26,8 +26,8 @@ def scenario_of(generated: GeneratedGroup, file: str) -> Scenario:
     """Return the registrations of the group's module, library by library.
 
     Args:
-        generated: what is generated.
-        file: what the source file is called in the text.
+        generated: the generated code, as values.
+        file: the name of the source file in the text.
     """
     group = generated.group
     namespace = group.out.name.namespace
@@ -95,12 +95,12 @@ def generated_files(
 
     Args:
         natives: the content of the source file.
-        file: what it is called in the texts.
+        file: the name of the source file in the texts.
         only: operators (`add.out`), groups (`add_Tensor`), names without overload or globs; empty for all.
         beside: groups that the index names, too, because they were generated before.
 
     Raises:
-        NoSuchGroupError: one of `only` is not there.
+        NoSuchGroupError: one of `only` does not exist.
     """
     file = label(file)
     groups = [generated_group(group) for group in chosen_groups(natives, only)]
@@ -117,7 +117,7 @@ def generated_modules(natives: NativeFunctions, *, file: str) -> Mapping[str, Mo
 
     Args:
         natives: the content of the source file.
-        file: what it is called in the texts.
+        file: the name of the source file in the texts.
     """
     file = label(file)
     groups = [generated_group(group) for group in chosen_groups(natives, ())]
@@ -186,13 +186,13 @@ def _index_text(groups: Iterable[str], file: str) -> str:
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:
-    """Write files into a folder, which is made if it is missing; leave correct files alone.
+    """Write files into a folder, which is made if it is missing; do not write files that are already correct.
 
     Returns:
-        The names of those that changed.
+        The names of the changed files.
 
     Raises:
-        WriteError: one of them cannot be written; then none is.
+        WriteError: one of them cannot be written; then no file is written.
     """
     changed = differing(folder, files)
     write_folder(folder, {name: files[name] for name in changed})
@@ -205,7 +205,7 @@ def differing(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def generated_before(folder: Path, first_line: str) -> tuple[str, ...]:
-    """Return the sorted names of a folder's files that begin with this line; none when there is no folder."""
+    """Return the sorted names of a folder's files that begin with this line; empty without a folder."""
     return tuple(sorted(path.name for path in folder.glob("*") if _first_line(path) == first_line.encode()))
 
 

@@ -45,14 +45,14 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """One kernel that is registered.
+    """A registered kernel.
 
     Args:
         function: the variant that it is the kernel of.
         name: the name of the Python function.
         class_name: the class that it makes; empty for `PLAIN`.
         calls: the function by hand that a `PLAIN` wrapper calls.
-        checks_device: it makes sure that all tensors are on one device.
+        checks_device: whether it checks that all tensors are on one device.
     """
 
     function: NativeFunction
@@ -89,8 +89,8 @@ class GeneratedGroup:
         group: the group.
         name: the name of its module: `add_Tensor`.
         meta_class: the class with the meta function.
-        inherits: what that class extends.
-        keys: CPU and its kind first, then Meta, the default backend, and what is not structured.
+        inherits: the base class of that class.
+        keys: CPU and similar keys first, then Meta, the default backend, and keys that are not structured.
     """
 
     group: FunctionGroup
@@ -201,7 +201,7 @@ def checked_arguments(function: NativeFunction) -> tuple[Argument, ...]:
 
 
 def comes_from(kernel: BackendKernel) -> str:
-    """Return upstream's C++ name of the kernel, with the namespace unless it is the usual one."""
+    """Return PyTorch's C++ name of the kernel, with the namespace unless it is the usual one."""
     return kernel.name if kernel.namespace == NATIVE_NAMESPACE else f"{kernel.namespace}::{kernel.name}"
 
 
@@ -209,7 +209,7 @@ _TAKEN = frozenset(("op", "kernels", "precompute"))
 
 
 def python_name(name: str) -> str:
-    """Return the name, with one more underscore behind it where Python or generated code has taken it.
+    """Return the name, with an underscore at its end if Python or generated code already uses it.
 
     `op` becomes `op_` and `op_` becomes `op__`: different names stay different.
     """

@@ -1,6 +1,6 @@
 """The Python module of one structured group: its classes, wrappers and registrations.
 
-A module is put together from the top: the head, what is written by hand, the classes and wrappers, `register`. The
+A module is written from the top: the head, the handwritten functions, the classes and wrappers, `register`. The
 classes are those of torchgen's RegisterCPU.cpp, and so are their names. What has to be written by hand is
 reached through `op.kernels`. Source: torchgen/dest/register_dispatch_key.py.
 """
@@ -41,8 +41,8 @@ def module_text(generated: GeneratedGroup, file: str) -> str:
     """Return the module of a group.
 
     Args:
-        generated: what is generated.
-        file: what the source file is called in the text.
+        generated: the generated code, as values.
+        file: the name of the source file in the text.
     """
     body = [*_kernels_source(generated, file), *_registrations(generated, file)]
     lines = [*_head(generated, file), *_imports(generated, body), *_by_hand(generated), "", "", *body]
@@ -82,7 +82,7 @@ def inferred_schema(function: NativeFunction, *, symint: bool = True) -> Functio
 
     Args:
         function: the function.
-        symint: the kernel takes symbolic integers where the schema has them.
+        symint: whether the kernel takes symbolic integers where the schema has them.
     """
     schema = function.schema
     arguments, returns = (
@@ -150,7 +150,7 @@ def _is_used(name: str, code: str) -> bool:
 
 
 def _hand_written(generated: GeneratedGroup) -> dict[str, str]:
-    """Return the functions of the group to write by hand: each name, and how it is called."""
+    """Return the functions of the group that must be written by hand: the name and the call of each."""
     meta = ", ".join(("op", *(python_name(one.name) for one in generated.meta_arguments)))
     impl = ", ".join(("op", *(python_name(one.name) for one in generated.impl_arguments)))
     found = {generated.meta_function: f"{generated.meta_function}({meta})"}
@@ -375,7 +375,7 @@ def _structured_body(generated: GeneratedGroup, key: GeneratedKey, wrapper: Wrap
 
 
 def _field(value: Precomputed) -> str:
-    """Return the name of a value of meta's in its tuple, where no name begins with an underscore."""
+    """Return the name of a value of meta in its tuple, in which no name begins with an underscore."""
     return f"value{value.name}" if value.name.startswith("_") else python_name(value.name)
 
 

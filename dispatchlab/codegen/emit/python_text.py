@@ -20,11 +20,11 @@ def bracketed(
 
     Args:
         head: up to and with the opening bracket.
-        items: what stands between commas.
-        tail: the closing bracket and what follows.
+        items: the texts between commas.
+        tail: the closing bracket and the text after it.
         indent: how deep the line is.
-        loose: the brackets are those of a tuple, which keeps a comma behind its only item.
-        single: the brackets hold one item and never get a comma.
+        loose: whether the brackets are those of a tuple, which keeps a comma after its only item.
+        single: whether the brackets have one item and never get a comma.
     """
     start = INDENT * indent
     comma = "," if loose and len(items) == 1 else ""
@@ -52,7 +52,7 @@ def calls_by_hand(comment: str, calls: Mapping[str, str]) -> Iterator[str]:
     """Return the table `BY_HAND` of a generated module: the functions by hand and how they are called.
 
     Args:
-        comment: what stands above it.
+        comment: the comment above it.
         calls: each function's name, and a call of it.
     """
     yield f"# {comment}"
@@ -69,7 +69,7 @@ def calls_by_hand(comment: str, calls: Mapping[str, str]) -> Iterator[str]:
 
 
 def long_text(text: str, *, indent: int, tail: str = "") -> Iterator[str]:
-    """Return the text as a literal, or as several that Python puts together where it is too long for a line."""
+    """Return the text as a literal, or as several literals that Python joins if it is too long for a line."""
     room = WIDTH - len(INDENT) * indent - 2
     pieces = []
     if len(text_literal(text)) + len(INDENT) * indent + len(tail) <= WIDTH:
@@ -91,7 +91,7 @@ def text_literal(text: str) -> str:
 
 
 def banner(text: str) -> Iterator[str]:
-    """Return the line above a section, and two empty ones."""
+    """Return the line above a section, and two empty lines."""
     yield f"# -- {text}"
     yield ""
     yield ""

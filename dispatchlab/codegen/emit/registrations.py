@@ -1,7 +1,7 @@
 """Every registration that is generated for each function, structured or not: defs, and kernels key by key.
 
 A value of this module says what a build of PyTorch registers with generated code. Kernels of Autograd are missing:
-derivatives.yaml decides about them. So is what is registered by hand in C++ or Python, which native_functions.yaml
+derivatives.yaml decides about them. Handwritten registrations in C++ or Python are missing, which native_functions.yaml
 does not have. Source: torchgen/gen.py, torchgen/dest/register_dispatch_key.py,
 torchgen/gen_functionalization_type.py, torchgen/packaged/autograd/gen_inplace_or_view_type.py, gen_trace_type.py.
 """
@@ -57,16 +57,16 @@ _SHARDS_OF_CPU = 4
 
 @dataclass(frozen=True, slots=True)
 class GeneratedKernel:
-    """One kernel that is generated for a function.
+    """A generated kernel of a function.
 
     Args:
         function: the function.
-        key: where it is registered.
+        key: its key.
         part: the part of the generated code that it is in.
-        body: what it does.
+        body: its work.
         name: the C++ function that is registered.
-        inferred: the schema that its type gives.
-        calls: the function written by hand that it calls, where it is one.
+        inferred: the schema of its type.
+        calls: the handwritten function that it calls, if there is one.
     """
 
     function: NativeFunction
@@ -101,7 +101,7 @@ class FunctionRegistrations:
     """The generated registrations of one function.
 
     Args:
-        function: the function; its schema and tags are those of the def.
+        function: the function, with the schema and tags of the def.
         kernels: in the order of their keys.
     """
 
@@ -258,7 +258,7 @@ def _backend_select(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
 
 
 def _is_factory(function: NativeFunction) -> bool:
-    """Return whether dtype, layout and device decide which backend a call goes to. Source: `needs_backend_select`."""
+    """Return whether dtype, layout and device decide the backend of a call. Source: `needs_backend_select`."""
     name = function.name.name
     return bool(function.parts.options) and not (name.endswith("_like") or name.startswith("new_"))
 
@@ -299,7 +299,7 @@ def _functionalized_writes(group: FunctionGroup) -> Iterator[GeneratedKernel]:
 
 
 def _functionalize(function: NativeFunction, *, replaced: bool) -> Iterator[GeneratedKernel]:
-    """Return the kernel of a write or a view; `replaced` says that another operator writes nothing, or gives a copy."""
+    """Return the kernel of a write or a view; `replaced` means that another operator writes nothing or copies."""
     composite, key, part = function.kernel_at(_IMPLICIT), DispatchKey.Functionalize, Part.FUNCTIONALIZATION
     if composite is not None:
         # NB: the kernel is registered as it is, and takes plain integers unless its name says otherwise

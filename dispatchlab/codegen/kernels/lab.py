@@ -42,10 +42,10 @@ class StructuredLayers(Lab):
     What `Lab` has kernels of its own for is left to generated ones where the operator is structured.
 
     Args:
-        dispatcher: where to register everything; a new one when left out.
+        dispatcher: the dispatcher to register on; default: a new one.
 
     Raises:
-        RegistrationError: a registration is refused; all of them are gone then.
+        RegistrationError: a registration is refused; then all of them are released.
     """
 
     def __init__(self, dispatcher: Dispatcher | None = None) -> None:

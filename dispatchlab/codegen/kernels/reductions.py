@@ -19,7 +19,7 @@ from dispatchlab.lab.kernels import reduced, refused, sum_dtype
 
 
 def _wrapped(dim: int, rank: int) -> int:
-    """Return the dimension counted from 0; a tensor without dimensions counts as having one."""
+    """Return the dimension counted from 0; a tensor without dimensions counts as a tensor with one."""
     low, high = -max(rank, 1), max(rank, 1) - 1
     if not low <= dim <= high:
         raise refused(f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})")

@@ -45,7 +45,7 @@ _IMPLICIT = frozenset((DispatchKey.CompositeImplicitAutograd, DispatchKey.Compos
 
 
 def read_entry(fields: Fields, tags: frozenset[str]) -> NativeFunction | None:
-    """Return the function of one entry; None when its schema cannot be read. Problems go to `fields`."""
+    """Return the function of one entry; None if its schema cannot be read. Problems are added to `fields`."""
     node = fields.func
     schema = _schema(fields, node)
     if schema is None:

@@ -43,7 +43,7 @@ FLAG = Shape("True or False", _read_flag, {"type": "boolean"})
 
 
 def _word(wanted: str) -> Shape[str]:
-    """Return a text of one word, which YAML does not take for a boolean."""
+    """Return a text of one word that YAML does not read as a boolean."""
 
     def read(node: Node, context: Context) -> str:
         found = scalar(node, wanted)
@@ -108,11 +108,11 @@ TABLE = Table(
 
 
 class Fields(Entry):
-    """The fields of one entry of the file, checked against the table; problems go to the context.
+    """The fields of one entry of the file, checked against the table; problems are added to the context.
 
     Attributes:
-        context: what reading the file carries along.
-        func: where the schema stands.
+        context: the state of reading the file.
+        func: the source location of the schema.
     """
 
     __slots__ = ("context", "func")
@@ -146,7 +146,7 @@ class Fields(Entry):
 
 
 def entry_of(node: Node, context: Context) -> Fields | None:
-    """Return the fields of one entry; None when it is no mapping or has no `func`, after adding the problem."""
+    """Return the fields of one entry; None, with a problem, if it is not a mapping or has no `func`."""
     try:
         fields = Fields.read(node, TABLE, context)
     except Wrong as wrong:

@@ -36,10 +36,10 @@ from dispatchlab.scenario.yaml_tree import Problem
 
 @dataclass(frozen=True, slots=True)
 class FunctionGroup:
-    """The variants of one operator; each of them has the same signature.
+    """The variants of one operator, which all have the same signature.
 
     Args:
-        functional: gives new tensors.
+        functional: returns new tensors.
         out: writes into the tensors that it is given for that.
         inplace: writes self.
         mutable: writes other arguments.
@@ -52,7 +52,7 @@ class FunctionGroup:
 
     @property
     def structured(self) -> bool:
-        """True when all are made from one meta and one impl."""
+        """True if all variants are made from one meta and one impl."""
         return self.out.structured
 
     @property
@@ -64,11 +64,11 @@ class FunctionGroup:
 
 @dataclass(frozen=True, slots=True)
 class ViewGroup:
-    """A view and what belongs to it.
+    """A view and its copies.
 
     Args:
         view: shares memory with its argument.
-        copy: gives a new tensor with the same elements; `None` where the view is taken apart by its composite kernel.
+        copy: returns a new tensor with the same elements; `None` if a composite kernel decomposes the view.
         inplace: makes self the view.
     """
 
@@ -88,8 +88,8 @@ def group_variants(
     """Return the functions that are generated from others, and all functions in groups.
 
     Args:
-        functions: those of the file, each right on its own.
-        problems: where what is wrong with a group is added.
+        functions: the functions of the file, each without a problem of its own.
+        problems: the list to which problems of groups are added.
     """
     by_signature: dict[Hashable, _Variants] = {}
     for function in functions:

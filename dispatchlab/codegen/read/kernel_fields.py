@@ -61,7 +61,7 @@ def native_name(schema: FunctionSchema, parts: SchemaParts) -> str:
 def read_dispatch(
     fields: Fields, schema: FunctionSchema, parts: SchemaParts, *, structured: bool, delegates: bool, manual: bool
 ) -> tuple[BackendKernel, ...]:
-    """Return the kernels that `dispatch` gives, or the composite one of a function without it."""
+    """Return the kernels in `dispatch`, or the composite kernel of a function without `dispatch`."""
     node = fields.get(DISPATCH)
     if node is None:
         if structured or delegates:

@@ -43,14 +43,14 @@ class Variant(WordEnum):
 
 
 class DeviceCheck(WordEnum):
-    """A choice: do kernels that are tied to a device check that all tensors are on one device?"""
+    """Whether kernels for a device check that all tensors are on one device."""
 
     NO_CHECK = "NoCheck"
     EXACT_SAME = "ExactSame"
 
 
 class UfuncKey(WordEnum):
-    """The inner loop of a pointwise kernel that a `ufunc_inner_loop` gives."""
+    """The kind of inner loop of a pointwise kernel in `ufunc_inner_loop`."""
 
     CUDA_FUNCTOR = "CUDAFunctor"
     CUDA_FUNCTOR_ON_OTHER = "CUDAFunctorOnOther"
@@ -97,7 +97,7 @@ class UfuncLoop:
 
 @dataclass(frozen=True, slots=True)
 class Precomputed:
-    """One value that meta hands to impl: `int dim`."""
+    """A value that meta passes to impl: `int dim`."""
 
     type: Type
     name: str
@@ -115,7 +115,7 @@ class Precompute:
 
     @property
     def values(self) -> tuple[Precomputed, ...]:
-        """All of them, in the order in which meta gives them."""
+        """All values, in the order of meta."""
         return (*(value for _, values in self.replace for value in values), *self.add)
 
 
@@ -137,23 +137,23 @@ class BackendKernel:
 
     @property
     def takes_symint(self) -> bool:
-        """True when it takes symbolic integers, as its name shows."""
+        """True if its name shows that it takes symbolic integers."""
         return "_symint" in self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeFunction:
-    """An operator as native_functions.yaml describes it; the fields are those of the file.
+    """An operator of native_functions.yaml, with the fields of the file.
 
     Args:
         schema: `func`, with its namespace.
-        parts: the schema's arguments by what they are for.
+        parts: the schema's arguments by purpose.
         kind: functional, inplace, out, mutable or scratch.
         dispatch: the kernels: those of the file, those of `ufunc_inner_loop`, and the composite one that a function
             without `dispatch` has.
-        text: `func` to the character; for a function that was made from another one, that of the other one.
-        location: where `func` is written; for a function that was made from another one, where that one is.
-        is_abstract: what differs between backends, rather than being one composite kernel.
+        text: the exact text of `func`; for a function that was made from another function, the text of that function.
+        location: the source location of `func`; for such a function, that of the other function.
+        is_abstract: whether backends have different kernels, instead of one composite kernel.
         is_view: its result shares memory with an argument; see `shares_memory`.
     """
 
@@ -227,7 +227,7 @@ class NativeFunction:
         return any(innermost(one.type) == SYM_INT for one in self.parts.inputs)
 
     def kernel_at(self, key: DispatchKey) -> BackendKernel | None:
-        """Return the kernel that the file gives at a key."""
+        """Return the kernel of the file at a key."""
         return next((kernel for kernel in self.dispatch if kernel.key is key), None)
 
     @property

@@ -32,8 +32,8 @@ class NativeFunctions:
     """The content of a file of native functions.
 
     Args:
-        functions: those of the file in its order, then those that are generated from them.
-        groups: functions in groups where they are variants of one operator, else alone.
+        functions: the functions of the file in order, then the functions that are generated from them.
+        groups: functions in groups if they are variants of one operator, else single.
     """
 
     functions: tuple[NativeFunction, ...]
@@ -100,7 +100,7 @@ def read_native_functions(data: bytes | str, *, file: str = "<text>", tags: froz
 
     Args:
         data: the content.
-        file: what source locations call it.
+        file: its name in source locations.
         tags: the tags that there are.
 
     Raises:
@@ -121,7 +121,7 @@ def read_tags(data: bytes | str, file: str) -> frozenset[str]:
 
     Args:
         data: the content: entries with `tag` and `desc`.
-        file: what source locations call it.
+        file: its name in source locations.
 
     Raises:
         NativeYamlError: with every entry that has no name or no description.

@@ -9,7 +9,7 @@ from dispatchlab.scenario.yaml_tree import YamlError
 
 
 class Rule(WordEnum):
-    """Each rule that a file can break; the name is what tests and people call it."""
+    """Each rule that a file can break, with its name."""
 
     # the shape of the file
     NOT_YAML = auto()
@@ -109,7 +109,7 @@ class Rule(WordEnum):
 
 
 class NativeYamlError(YamlError):
-    """A native_functions.yaml cannot be used: all its problems, one a line, as `file:line:column: message`.
+    """A native_functions.yaml cannot be used: all its problems as lines, `file:line:column: message`.
 
     The `rule` of each is a `Rule`.
 

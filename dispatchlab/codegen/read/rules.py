@@ -36,7 +36,7 @@ class BrokenRule(NamedTuple):
 
     Args:
         rule: the rule.
-        message: what was found and what was expected.
+        message: the problem and the expectation.
         hint: what to do next; may be empty.
         culprit: the part of the schema text to point at; empty for all of it.
     """

@@ -77,17 +77,17 @@ def base_name(name: str) -> BaseName:
 
 @dataclass(frozen=True, slots=True)
 class SchemaParts:
-    """The arguments of a schema by what they are for.
+    """The arguments of a schema by purpose.
 
     Args:
         name: its name, taken apart.
-        before_self: those in front of `self`; `where.self` has one.
-        self_argument: the one that is called `self`.
-        after_self: the other positional ones; all of them where there is no `self`.
-        by_name: keyword-only ones that are none of the following.
-        options: dtype, layout, device and pin_memory, where all four stand together.
-        options_at: how many of `by_name` stand in front of `options`.
-        outs: the keyword-only ones that are written.
+        before_self: the arguments before `self`; `where.self` has one.
+        self_argument: the argument `self`.
+        after_self: the other positional arguments; all positional arguments without a `self`.
+        by_name: the keyword-only arguments that are not in the following fields.
+        options: dtype, layout, device and pin_memory, if all four are together.
+        options_at: the number of arguments in `by_name` before `options`.
+        outs: the keyword-only arguments that are written.
         has_wildcard: an argument ends up in the alias set `*`.
     """
 
@@ -114,12 +114,12 @@ class SchemaParts:
 
     @property
     def inputs(self) -> tuple[Argument, ...]:
-        """All arguments but the out= ones."""
+        """All arguments, except out= arguments."""
         return (*self.positional, *self.keywords)
 
 
 def parts_of(schema: FunctionSchema) -> SchemaParts:
-    """Return the arguments of a schema by what they are for."""
+    """Return the arguments of a schema by purpose."""
     positional: list[Argument] = []
     keywords: list[Argument] = []
     outs: list[Argument] = []
@@ -179,7 +179,7 @@ def options_stand_at(arguments: list[Argument], at: int) -> bool:
 
 
 def is_tensor_like(type_: Type) -> bool:
-    """Return whether it is a tensor, an optional one, or a list of those."""
+    """Return whether it is a tensor, an optional tensor, or a list of these."""
     return innermost(type_) == TENSOR
 
 
@@ -208,7 +208,7 @@ def signature_of(schema: FunctionSchema, parts: SchemaParts, *, base: str = "") 
     Args:
         schema: the schema.
         parts: its parts.
-        base: the base name, if another one than that of the schema counts.
+        base: the base name, if it is not that of the schema.
     """
     # NB: the p of bernoulli.p has no default, that of bernoulli_.float has, and they are one operator
     is_bernoulli = schema.name.name == "bernoulli" and schema.name.overload == "p"

@@ -1,6 +1,6 @@
 """The runtime of generated modules: they import everything that they need from here.
 
-- structured: what generated wrappers and classes call, and `Kernels`, which reaches the functions written by hand;
+- structured: the functions that generated code calls, and `Kernels`, which calls the handwritten functions;
 - tensor_iterator: the bases of meta classes, `MetaBase` and `TensorIteratorBase`;
 - memory: tensors with strides over numpy arrays.
 """

@@ -23,7 +23,7 @@ Number: TypeAlias = bool | int | float | complex
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of a new tensor besides its shape."""
+    """The options of a new tensor, except its shape."""
 
     dtype: DType
     device: Device
@@ -56,7 +56,7 @@ def strides_in_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> tu
 def _dimension_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> list[int]:
     """Return the order of dimensions that tensors of that shape have in memory, the fastest first.
 
-    The first tensor with different strides for two dimensions decides; a stride of 0 decides nothing.
+    The first tensor with different strides for two dimensions decides; strides of 0 are ignored.
     Source: `TensorIteratorBase::reorder_dimensions`.
     """
 
@@ -111,7 +111,7 @@ def _array(sizes: Sequence[int], strides: Sequence[int] | None, dtype: DType) ->
 
 
 def overwrite(tensor: Tensor, source: Tensor) -> None:
-    """Write the elements of another tensor into this one."""
+    """Write the elements of another tensor into this tensor."""
     if not is_on_meta(tensor):
         write(tensor, source.data)
 

@@ -29,7 +29,7 @@ class Kernels:
     """The functions written by hand, by name, and calls of other operators.
 
     Args:
-        dispatcher: where the operators are.
+        dispatcher: the dispatcher with the operators.
         given: a module or an object that has the functions.
         by_hand: how each function that may be asked for is called.
     """
@@ -87,7 +87,7 @@ def check_inplace(out: Tensor, sizes: Sizes, options: Options) -> None:
 
 
 def resize_out(out: Tensor, sizes: Sizes, strides: Sizes, options: Options) -> None:
-    """Give the tensor the shape of the result; warn when it has elements and is resized.
+    """Give the tensor the shape of the result; warn if a tensor with elements is resized.
 
     Raises:
         CallError: of kind `other`: dtype or device differ, which no resizing can help.
@@ -121,7 +121,7 @@ def maybe_create_proxy(out: Tensor, sizes: Sizes, strides: Sizes, options: Optio
 
 
 def copy_proxies(op: Any) -> None:
-    """Copy each proxy to the tensor that it stands for."""
+    """Copy each proxy to its tensor."""
     for out, proxy in zip(op.outputs, op.proxies, strict=True):
         if proxy is not None:
             overwrite(out, proxy)
@@ -131,7 +131,7 @@ def one_device(device: Device | None, options: Options) -> Device:
     """Return the device of all outputs so far.
 
     Raises:
-        CallError: of kind `other`: this one is elsewhere.
+        CallError: of kind `other`: a tensor is on another device.
     """
     if device is not None and device != options.device:
         message = f"structured kernels have their outputs on one device, and these are on {device} and {options.device}"
@@ -140,7 +140,7 @@ def one_device(device: Device | None, options: Options) -> Device:
 
 
 def check_same_device(wrapper: str, /, **tensors: Tensor | Sequence[Tensor | None] | None) -> None:
-    """Make sure that all tensors are on one device; those without dimensions may be on the CPU.
+    """Check that all tensors are on one device; tensors without dimensions may be on the CPU.
 
     Raises:
         CallError: of kind `other`, naming the argument that is elsewhere.

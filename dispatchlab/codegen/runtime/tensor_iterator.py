@@ -1,4 +1,4 @@
-"""The two bases of meta classes: one sets what its outputs are like, one computes it for pointwise kernels.
+"""The two base classes of meta classes: one sets the properties of outputs, one computes them for pointwise kernels.
 
 `TensorIteratorBase` does what ATen's does for kernels that compute element by element: the shape that all inputs
 broadcast to, the dtype that they promote to, the strides that keep their order of dimensions, the checks of an output
@@ -40,7 +40,7 @@ class MetaBase:
     def set_output_strided(
         self, index: int, sizes: Sequence[int] | None, strides: Sequence[int] | None, options: Options
     ) -> None:
-        """Set shape and options of an output; impl relies on its strides, so a proxy may stand in for it."""
+        """Set shape and options of an output; impl relies on its strides, so a proxy may replace it."""
         raise NotImplementedError
 
     def set_output_raw_strided(
@@ -50,12 +50,12 @@ class MetaBase:
         raise NotImplementedError
 
     def maybe_get_output(self, index: int = 0) -> Any:
-        """Return the output, or its proxy; None where the functional variant has not made it yet."""
+        """Return the output, or its proxy; None if the functional variant has not made it yet."""
         raise NotImplementedError
 
 
 class TensorIteratorBase(MetaBase):
-    """A pointwise operator while it is called: the inputs as arrays of one shape and one dtype, and one output."""
+    """A called pointwise operator: the inputs as arrays with one shape and one dtype, and one output."""
 
     shape: tuple[int, ...]
     common_dtype: DType
@@ -79,7 +79,7 @@ class TensorIteratorBase(MetaBase):
 
         Args:
             tensors: the inputs.
-            dtype: the dtype of the output, where that is not the common one, as for comparisons.
+            dtype: the dtype of the output, if it is not the common dtype, as for comparisons.
             to_float: integers become floating point.
             common: the common dtype, where more than the tensors decides it.
             checks_cast: an output that the result may not be cast to is an error.
@@ -221,7 +221,7 @@ def output_strides(tensors: Sequence[Tensor], shape: tuple[int, ...], common: DT
 
     Args:
         tensors: the inputs.
-        shape: what they broadcast to.
+        shape: their broadcast shape.
         common: the dtype that inputs on the CPU are copied to before anything looks at their strides.
     """
     own = [

@@ -6,8 +6,8 @@
   `DisableTorchFunction` switches handlers off in a block and `enable_torch_function` on again, `disabled`, of
   `dispatchlab.call`, switches them off for a class;
 - functions: `Functions`, all public functions of a lab;
-- torch_functions: those of PyTorch, with what their parsers take and what their handlers get;
-- functional: those that are composed of operators, such as `tensordot`;
+- torch_functions: the functions of PyTorch, with the arguments of their parsers and of their handlers;
+- functional: the functions that are composed of operators, such as `tensordot`;
 - tensor_methods: the methods and operators of the tensors of a lab;
 - subclass: `as_subclass`, and `make_wrapper_subclass` for tensors without elements of their own;
 - torch_dispatch: `PythonDispatch` has a dispatcher call `__torch_dispatch__`, `no_dispatch` is a block without that,

@@ -13,7 +13,7 @@ class OverrideError(DispatchLabError):
     """An override went wrong.
 
     Attributes:
-        message: what was found, what was wanted and what to do.
+        message: the problem, the expectation, and what to do.
         chain: the handlers that were running, outermost first.
     """
 
@@ -55,7 +55,7 @@ class HandlerError(OverrideError):
 
 
 class HandlerRecursionError(OverrideError, RecursionError):
-    """A handler came back to itself until Python had no more room."""
+    """A handler called itself until Python's recursion limit."""
 
 
 def chain_text(chain: Sequence[str]) -> str:
@@ -70,7 +70,7 @@ _PREFIX = "handlers: "
 
 
 def with_handler(error: BaseException, handler: str) -> BaseException:
-    """Return the error as it leaves a handler: the same error, with the handler in front of its chain.
+    """Return the error that leaves a handler: the same error, with the handler at the beginning of its chain.
 
     A RecursionError becomes a `HandlerRecursionError`, which says what to do.
     """
@@ -96,7 +96,7 @@ def with_handler(error: BaseException, handler: str) -> BaseException:
 
 
 def not_innermost(mode: object, innermost: object) -> OverrideError:
-    """Return the error of leaving a mode while another one is the innermost, or none is open."""
+    """Return the error of leaving a mode that is not the innermost one."""
     what = "no mode is open in this thread" if innermost is None else f"{name_of(type(innermost))} is inside of it"
     return OverrideError(
         f"the mode {name_of(type(mode))} cannot be left here: {what}; leave modes in the reverse order"

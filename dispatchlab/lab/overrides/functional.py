@@ -1,6 +1,6 @@
 """Overridable functions that are composed of operators: `unique`, `tensordot` and `broadcast_tensors`.
 
-Source: torch/functional.py, where they are written in Python, too.
+Source: torch/functional.py, where they are also in Python.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def inner_functions(lab: Lab, wrap: Wrap, unique_dim: Function, unique2: Functio
 
     Args:
         lab: whose operators they call.
-        wrap: makes one overridable, with that name.
+        wrap: makes a function overridable, with this name.
         unique_dim: the function of that operator.
         unique2: the implementation of `_unique2`.
     """
@@ -58,7 +58,7 @@ def composed_functions(lab: Lab, inner: Mapping[str, Function]) -> dict[str, Fun
 
     Args:
         lab: whose operators they call.
-        inner: those that they call; see `inner_functions`.
+        inner: the functions that they call; see `inner_functions`.
     """
 
     def unique(
@@ -76,7 +76,7 @@ def composed_functions(lab: Lab, inner: Mapping[str, Function]) -> dict[str, Fun
         return tuple(kept) if len(kept) > 1 else output
 
     def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
-        """Return the sum of products over some dimensions: the last and first ones, or those that are named."""
+        """Return the sum of products over some dimensions: the last and first ones, or the named dimensions."""
         if out is not None:
             raise refused("tensordot writes no result into another tensor here: leave out=None")
         return inner["tensordot"](a, b, *_dims(dims))
@@ -89,7 +89,7 @@ def composed_functions(lab: Lab, inner: Mapping[str, Function]) -> dict[str, Fun
 
 
 def adopted(tensor: Any, own: type[Tensor]) -> Any:
-    """Return a plain tensor as the class with methods, which has no slots of its own; other values as they are."""
+    """Return a plain tensor as the class with methods, which has no other slots; return other values unchanged."""
     if type(tensor) is Tensor:
         tensor.__class__ = own
     return tensor

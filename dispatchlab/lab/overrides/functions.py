@@ -1,6 +1,6 @@
 """The public functions of a lab, each overridable: `functions.add(x, y)`, `x.add(y)` and `x + y`.
 
-Operators whose names begin with `_` are no public functions. An operator of one overload becomes a function with the
+Operators whose names begin with `_` are not public functions. An operator of one overload becomes a function with the
 parameters of its schema. One of several becomes a function that tries them in order, the one without a name first.
 A method is another function than the function of its name, as in PyTorch: handlers can tell which was called.
 """
@@ -46,7 +46,7 @@ class Functions(Mapping[str, Function]):
     >>> functions.tensor([1.0, 2.0]) + 1
     tensor([2., 3.])
 
-    Besides those of the operators there are `unique`, `tensordot` and `broadcast_tensors`, composed of them.
+    There are also `unique`, `tensordot` and `broadcast_tensors`, which are composed of operators.
 
     Args:
         lab: whose operators they call.
@@ -136,12 +136,12 @@ class Functions(Mapping[str, Function]):
 def _all_functions(
     made: Mapping[str, Function], known: Mapping[str, Function], wrap: Callable[[Function, str], Function]
 ) -> dict[str, Function]:
-    """Return every function by name: those of PyTorch, and those of the lab.
+    """Return every function by name: the functions of PyTorch, and those of the lab.
 
     Args:
-        made: those that are overridable.
-        known: what others do that know of no handlers.
-        wrap: makes one of C overridable, with that name.
+        made: the overridable functions.
+        known: the other functions, which know no handlers.
+        wrap: makes a C function overridable, with this name.
     """
     functions = {**made}
     later: list[OverridableFunction] = []
@@ -264,7 +264,7 @@ def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: st
 
 
 def _entry_of(name: str, schema: FunctionSchema | None) -> OverridableFunction | None:
-    """Return the arguments of a function of the lab alone: those of its operator; None without an operator."""
+    """Return the arguments of a function that only the lab has: those of its operator; None without an operator."""
     if schema is None:
         return None
     taken = replace(schema, arguments=schema.arguments[1:]) if name.startswith("Tensor.") else schema

@@ -1,6 +1,6 @@
-"""Handlers of `__torch_function__`: find those of a call's arguments, call them in order, switch them off.
+"""Handlers of `__torch_function__`: find the handlers of a call's arguments, call them in order, switch them off.
 
-The order is from left to right, but a subclass before its superclasses. Function modes come before all of them.
+The order is from left to right, but a subclass comes before its superclasses, and function modes come first.
 Source: torch/csrc/utils/python_arg_parser.cpp (`append_overloaded_arg`), torch/overrides.py; the rule is NEP 18's.
 """
 
@@ -35,9 +35,9 @@ PLAIN = "_is_plain"
 
 
 def is_plain(kind: type) -> bool:
-    """Return whether tensors of a class are no overrides: `Tensor`, and the class of `Functions` with its methods.
+    """Return whether tensors of a class override nothing: `Tensor`, and the class of `Functions` with its methods.
 
-    A class that derives from one of these is none of them.
+    A class that derives from one of these may override.
     """
     return kind is Tensor or PLAIN in kind.__dict__
 
@@ -61,7 +61,7 @@ def overloaded_args(arguments: Iterable[object], protocol: str) -> list[Any]:
     True
 
     Args:
-        arguments: those that count, from left to right.
+        arguments: the arguments with possible handlers, from left to right.
         protocol: the name of the handler, such as `__torch_function__`.
     """
     seen: set[type] = set()
@@ -98,9 +98,9 @@ def overloaded_args(arguments: Iterable[object], protocol: str) -> list[Any]:
 
 
 def has_torch_function(arguments: Iterable[object]) -> bool:
-    """Return whether a call with these arguments goes to a handler, of an argument or of an open function mode.
+    """Return whether a call with these arguments calls a handler, of an argument or of an open function mode.
 
-    Plain tensors do not count. A call inside of `redispatch_function` goes to none.
+    Plain tensors have no handler. A call inside of `redispatch_function` calls none.
 
     >>> from dispatchlab import tensor
     >>> from dispatchlab.lab.overrides import has_torch_function
@@ -143,7 +143,7 @@ def handle_torch_function(
     (3, 'total of 2')
 
     Args:
-        public: what handlers get as the function that was called.
+        public: the function that handlers get.
         relevant: the arguments whose handlers count.
         args: of the call.
         kwargs: of the call.
@@ -170,11 +170,11 @@ def call_handlers(
     args: Sequence[object],
     kwargs: Mapping[str, object],
 ) -> Any:
-    """Return the result of `handle_torch_function`; without handlers, that of the implementation.
+    """Return the result of `handle_torch_function`; without handlers, the result of the implementation.
 
     Args:
-        public: what handlers get as the function that was called.
-        implementation: what runs without them.
+        public: the function that handlers get.
+        implementation: the function that runs without handlers.
         relevant: the arguments whose handlers count.
         args: of the call.
         kwargs: of the call.
@@ -208,12 +208,12 @@ def call_c_handlers(
     """Do the work of `call_handlers` as upstream's functions of operators do; see Note [Functions of C].
 
     Args:
-        public: what handlers get as the function that was called.
-        implementation: what runs without them.
-        candidates: the arguments, those in lists among them.
+        public: the function that handlers get.
+        implementation: the function that runs without handlers.
+        candidates: the arguments, including those in lists.
         args: of the call.
         kwargs: of the call.
-        is_lone: it is a method that takes nothing else; modes see the type of its tensor, be it plain or not.
+        is_lone: whether it is a method without other arguments; modes see the type of its tensor, also of a plain one.
 
     Raises:
         NoImplementationError: every handler returned NotImplemented; a TypeError.
@@ -250,7 +250,7 @@ def check_is_method(mode: object, protocol: str) -> None:
     """Refuse a mode whose handler is a class method: the handler would not know its mode.
 
     Raises:
-        HandlerError: it is one.
+        HandlerError: the result is such a value.
     """
     if getattr(getattr(mode, protocol), "__self__", None) is type(mode):
         message = f"Defining your mode's `{protocol}` as a classmethod is not supported, please make it a plain method"
@@ -295,7 +295,7 @@ def warn_of_plain_method(category: type[Warning]) -> None:
 
 
 def leaving_handler(error: Exception, one: object, public: Callable[..., Any]) -> BaseException:
-    """Return the error as it leaves the handler of an argument."""
+    """Return the error that leaves the handler of an argument."""
     return with_handler(error, f"{PROTOCOL} of {name_of(type(one))} for {name_of_function(public)}")
 
 
@@ -335,7 +335,7 @@ class DisableTorchFunction(FunctionGuard):
 
 
 class enable_torch_function(FunctionGuard):
-    """A block inside another one in which handlers and modes are called again.
+    """A block inside of a disabling block, in which handlers and modes are called again.
 
     >>> from dispatchlab.lab.overrides import DisableTorchFunction, enable_torch_function, is_torch_function_enabled
     >>> with DisableTorchFunction(), enable_torch_function():
@@ -356,7 +356,7 @@ def redispatch_function(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Call the implementation of a function from its handler; its own calls go to handlers again.
+    """Call the implementation of a function from its handler; its inner calls call handlers again.
 
     >>> from dispatchlab import Lab
     >>> from dispatchlab.lab.overrides import Functions, as_subclass, redispatch_function

@@ -56,7 +56,7 @@ class DispatchMode:
         """Leave the mode.
 
         Raises:
-            OverrideError: it is not the innermost one of this thread; nothing has changed then.
+            OverrideError: it is not the innermost mode of this thread; then nothing has changed.
         """
         innermost, guard = _thread.stack[-1] if _thread.stack else (None, None)
         if innermost is not self or guard is None:
@@ -74,7 +74,7 @@ def is_in_dispatch_mode(*, include_infra_modes: bool = True) -> bool:
     """Return whether a mode is open in this thread.
 
     Args:
-        include_infra_modes: one that says that it `is_infra_mode` counts.
+        include_infra_modes: whether modes with `is_infra_mode` are included.
     """
     return any(include_infra_modes or not mode.is_infra_mode() for mode, _ in _thread.stack)
 
@@ -118,7 +118,7 @@ _thread = _Thread()
 class FunctionMode:
     """A handler of public functions for the length of a `with` block; while it runs, it is not called itself.
 
-    Functions that take no tensors come to it, too. A subclass need not call `super().__init__()`.
+    It also gets functions without tensors. A subclass need not call `super().__init__()`.
 
     >>> from dispatchlab import Lab
     >>> from dispatchlab.lab.overrides import FunctionMode, Functions
@@ -156,7 +156,7 @@ class FunctionMode:
         """Leave the mode.
 
         Raises:
-            OverrideError: it is not the innermost one of this thread; nothing has changed then.
+            OverrideError: it is not the innermost mode of this thread; then nothing has changed.
         """
         innermost = function_thread.modes[-1] if function_thread.modes else None
         if innermost is not self:

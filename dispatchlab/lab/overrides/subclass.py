@@ -33,7 +33,7 @@ def as_subclass(tensor: Tensor, kind: type[T], alias: Alias | None = None) -> T:
     <AliasBackward0>
 
     Args:
-        tensor: what is seen as another class.
+        tensor: the tensor to view as another class.
         kind: that class.
         alias: the operator `aten::alias`. PyTorch's `as_subclass` calls it, unseen by modes, and autograd records it.
 
@@ -47,7 +47,7 @@ Alias: TypeAlias = Callable[[Tensor], Tensor]
 
 
 def unseen_by_modes(alias: Alias) -> Alias:
-    """Return the operator where no mode is open."""
+    """Return the operator if no mode is open."""
 
     def run(tensor: Tensor) -> Tensor:
         with without_modes():
@@ -67,7 +67,7 @@ def make_wrapper_subclass(
     requires_grad: bool = False,
     extra_dispatch_keys: DispatchKeySet | None = None,
 ) -> T:
-    """Return a tensor of a class without elements of its own, with the shape, strides and options of another.
+    """Return a tensor of a class without elements, with the shape, strides and options of another tensor.
 
     >>> from dispatchlab import Tensor, tensor
     >>> from dispatchlab.lab.overrides import make_wrapper_subclass
@@ -81,14 +81,14 @@ def make_wrapper_subclass(
     (1000000, 1000000)
 
     Args:
-        kind: its class; calls with the tensor come to its `__torch_dispatch__`.
-        like: what it looks like, or its shape; then it is contiguous and a float32 one on the CPU by default.
-        strides: in place of those of `like`.
-        dtype: in place of that of `like`.
-        device: in place of that of `like`.
-        layout: in place of that of `like`.
+        kind: its class; calls with the tensor call its `__torch_dispatch__`.
+        like: a tensor with its shape and options, or only its shape; then the default is contiguous float32 on the CPU.
+        strides: replaces the strides of `like`.
+        dtype: replaces the dtype of `like`.
+        device: replaces the device of `like`.
+        layout: replaces the layout of `like`.
         requires_grad: whether operations on it are recorded.
-        extra_dispatch_keys: keys that it is built with besides that of its backend.
+        extra_dispatch_keys: further keys of the tensor besides the key of its backend.
 
     Raises:
         MissingHandlerError: the class has no `__torch_dispatch__`.

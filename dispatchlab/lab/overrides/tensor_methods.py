@@ -34,7 +34,7 @@ def tensor_methods(
     composed: Mapping[str, Function],
     inner: Mapping[str, Function],
 ) -> tuple[dict[str, Function], dict[str, Function]]:
-    """Return the methods that know of no handlers, and those that ask them by themselves, by name.
+    """Return the methods that call no handlers, and the methods that call handlers themselves, by name.
 
     Args:
         lab: whose operators they call.

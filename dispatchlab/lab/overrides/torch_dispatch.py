@@ -1,7 +1,7 @@
 """The key Python: its fallback hands a call to an interpreter, which calls handlers without default arguments.
 
 A handler that is older than an argument with a default does not see the argument until it is used. The
-dispatcher knows only that a tensor has an interpreter, the one that owns its class.
+dispatcher knows only that a tensor has an interpreter, which owns the class of the tensor.
 Source: aten/src/ATen/core/PythonFallbackKernel.cpp.
 """
 
@@ -38,9 +38,9 @@ def _signature(schema: FunctionSchema) -> CallSignature:
 
 
 def without_defaults(schema: FunctionSchema, values: Sequence[object]) -> tuple[tuple[object, ...], dict[str, object]]:
-    """Return the positional and the named arguments of a call, without those that equal their default.
+    """Return the positional and the keyword arguments of a call, without arguments that equal their default.
 
-    Of positional ones only the last are left out, for the others keep the positions; of keyword-only ones, each.
+    Only the last positional arguments are left out, because the others keep the positions; of keywords, any may be.
 
     >>> from dispatchlab import parse_schema
     >>> from dispatchlab.lab.overrides import without_defaults
@@ -49,7 +49,7 @@ def without_defaults(schema: FunctionSchema, values: Sequence[object]) -> tuple[
 
     Args:
         schema: the operator's.
-        values: one for each argument.
+        values: a value for each argument.
     """
     positional, named = _signature(schema).as_python_call(values)
     return tuple(positional), named
@@ -60,7 +60,7 @@ def normalize(
 ) -> tuple[tuple[object, ...], dict[str, object]]:
     """Return every argument of an incomplete call, defaults filled in, as the operator can be called with them.
 
-    Keyword-only arguments come by name, all others by position.
+    Keyword-only arguments are passed by name, all others by position.
 
     >>> from dispatchlab import parse_schema
     >>> from dispatchlab.lab.overrides import normalize
@@ -73,7 +73,7 @@ def normalize(
         kwargs: arguments by name.
 
     Raises:
-        CallError: an argument without a default is missing, or there is one too many, or one of a wrong type.
+        CallError: an argument without a default is missing, there are too many arguments, or a type is wrong.
     """
     values = _signature(schema).bind(args, kwargs or {})
     named = {one.name: value for one, value in zip(schema.arguments, values, strict=True) if one.kwarg_only}
@@ -90,7 +90,7 @@ _owners: WeakKeyDictionary[type, Interpreter] = WeakKeyDictionary()
 class PythonDispatch:
     """The fallbacks of Python and PythonTLSSnapshot, registered with a dispatcher; `with` or `release` ends it.
 
-    A dispatcher with the builtin fallbacks asks handlers by itself; there, this does nothing.
+    A dispatcher with the builtin fallbacks already calls handlers; then this does nothing.
 
     Args:
         dispatcher: where.
@@ -124,12 +124,12 @@ class PythonDispatch:
 
 
 def no_dispatch() -> ExcludeDispatchKeyGuard:
-    """Return a guard that turns handlers off: tensors count as what they are below the key Python."""
+    """Return a guard that turns handlers off: calls continue below the key Python."""
     return ExcludeDispatchKeyGuard(PYTHON_KEYS)
 
 
 class Interpreter:
-    """One interpreter; it calls the handlers of the classes that it owns, and no others.
+    """An interpreter, which calls only the handlers of its own classes.
 
     Args:
         name: for messages.
@@ -150,13 +150,13 @@ class Interpreter:
         """Handle a call: ask the innermost mode, then the arguments of classes with handlers.
 
         Args:
-            operator: what was called.
+            operator: the called operator.
             keys: the key set of the call.
-            stack: the arguments at its end, which give way to the returns.
+            stack: the arguments at its end; the returns replace them.
 
         Raises:
             NoImplementationError: every handler returned NotImplemented.
-            HandlerError: a handler returned what the operator cannot return.
+            HandlerError: a handler returned a value that the operator cannot return.
         """
         count = len(operator.schema.arguments)
         start = len(stack) - count
@@ -189,11 +189,11 @@ class Interpreter:
         raise NoImplementationError(str(operator.name), tried, DISPATCH)
 
     def detach(self, operator: Operator, tensor: Tensor) -> Tensor:
-        """Return the result of handlers for a `detach` that no call asked for.
+        """Return the result of handlers for a `detach` that autograd makes itself.
 
         Args:
             operator: `aten::detach`.
-            tensor: what is detached.
+            tensor: the tensor to detach.
 
         Raises:
             NoImplementationError: every handler returned NotImplemented.
@@ -224,7 +224,7 @@ main = Interpreter("main")
 
 
 def interpreter_of(kind: type) -> Interpreter | None:
-    """Return the interpreter of a class; None for one without a `__torch_dispatch__`."""
+    """Return the interpreter of a class; None for a class without a `__torch_dispatch__`."""
     if not has_handler(kind, DISPATCH):
         return None
     return next((_owners[one] for one in kind.__mro__ if one in _owners), main)
@@ -277,7 +277,7 @@ _thread = _Thread()
 
 
 def python_fallback(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Hand the call to the interpreter of the first argument that has one; to the main one if only modes want it.
+    """Pass the call to the interpreter of the first argument that has one; to the main one if only modes are open.
 
     Raises:
         CallError: no argument is a tensor, and no mode is active.
@@ -300,7 +300,7 @@ def detach_by_handlers(operator: Operator, tensor: Tensor) -> Tensor | None:
 
     Args:
         operator: `aten::detach`.
-        tensor: what is copied.
+        tensor: the tensor to copy.
     """
     interpreter = interpreter_of(type(tensor))
     if interpreter is None and not modes():

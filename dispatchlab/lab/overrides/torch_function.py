@@ -47,8 +47,8 @@ def torch_function_dispatch(
     (3, 'I would rather not')
 
     Args:
-        dispatcher: takes the same arguments, with None for every default, and returns those whose handlers count.
-        module: its `__module__`; that of the function when left out.
+        dispatcher: takes the same arguments, with None for every default, and returns those with possible handlers.
+        module: its `__module__`; default: that of the function.
         verify: check that the dispatcher takes the same arguments.
         docs_from_dispatcher: take the docstring of the dispatcher.
 

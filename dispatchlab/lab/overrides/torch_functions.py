@@ -1,4 +1,4 @@
-"""The overridable functions of PyTorch 2.13 as data: what their parsers take, and what their handlers get.
+"""The overridable functions of PyTorch 2.13 as data: the arguments of their parsers and of their handlers.
 
 A file has a line for each signature of a function or method of C, and one for each other function:
 
@@ -41,8 +41,8 @@ class OverridableFunction:
 
     Args:
         name: without `torch.`, such as `Tensor.add`.
-        mark: what kind of function it is; empty for one of C. See the description of this module.
-        facts: what follows the mark, or the signatures.
+        mark: the kind of function; empty for a C function. See the description of this module.
+        facts: the text after the mark, or the signatures.
     """
 
     name: str
@@ -92,7 +92,7 @@ class OverridableFunction:
         return made
 
     def linked(self, functions: Mapping[str, Function]) -> Function:
-        """Return the function that goes on to others: one with another name, or one of two.
+        """Return the function that calls another one: a function with another name, or one of two functions.
 
         Args:
             functions: the others, by name.

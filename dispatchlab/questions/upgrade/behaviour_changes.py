@@ -1,4 +1,4 @@
-"""What PyTorch does otherwise since a version, where no table of kernels shows it: facts with date and source."""
+"""Changes of PyTorch's behaviour that no table of kernels shows: facts with date and source."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class BehaviourChange:
     Args:
         since: the first PyTorch that has it, such as `2.8`.
         area: the part of PyTorch.
-        what: what it does from then on.
-        source: the report, the change or the file that says so.
-        program: prints `prints` on a PyTorch that has it; empty where none shows it.
+        what: the new behaviour.
+        source: the report, the change or the file with this fact.
+        program: a program that prints `prints` on a PyTorch with the change; empty without one.
         prints: the line.
     """
 
@@ -43,7 +43,7 @@ def behaviour_between(before: str, after: str) -> tuple[BehaviourChange, ...]:
 
     Args:
         before: a version, such as `2.12.0+cpu`.
-        after: a later one. Of an earlier one nothing is known.
+        after: a later version. The facts do not cover an earlier one.
     """
     first, last = version_of(before), version_of(after)
     if first is None or last is None:

@@ -1,4 +1,4 @@
-"""Upgrades as one document: a summary first, what differs below it."""
+"""Upgrades as one document: a summary, then the differences."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _changes(changes: Iterable[OperatorChange]) -> tuple[b.Section, ...]:
 
 
 def _change(change: OperatorChange) -> Iterator[b.Inline]:
-    """Return the changes of one operator besides its schema."""
+    """Return the changes of one operator, except its schema."""
     if change.alias is not None:
         yield f"alias kind: {change.alias[0]} -> {change.alias[1]}"
     if change.composite is not None:
@@ -333,7 +333,7 @@ def _keys(keys: Sequence[DispatchKey]) -> str:
 
 
 def _names(names: Sequence[str]) -> b.Cell:
-    """Return operators; those after the first ones unfold."""
+    """Return operators; all after the first ones are in a folded part."""
     if len(names) <= _NAMED:
         return b.Cell(", ".join(names), "name")
     return b.Cell(b.Folded(first_of(names, _NAMED), (b.Line(", ".join(names)),)))

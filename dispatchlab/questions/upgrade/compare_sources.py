@@ -1,4 +1,4 @@
-"""Upgrades: two registries under the models of their PyTorch, and what the second means for users of the first."""
+"""Upgrades: compare two registries, each under the model of its PyTorch, for users of the first one."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Side:
     """One of the two registries.
 
     Args:
-        source: what the user called it.
+        source: the name that the user gave.
         torch: its version of PyTorch.
-        operators: how many it has.
-        model: the name of the dispatcher that it is read under.
+        operators: the number of its operators.
+        model: the name of its dispatcher.
     """
 
     source: str
@@ -56,10 +56,10 @@ class UpgradeReport:
     Args:
         before: the first registry.
         after: the second one.
-        upgrade: what differs.
-        package: what it means for the registrations of a package, when that was asked for.
-        layer: what is compared; with `python` the upgrade is about no operator.
-        python: how what Python registers differs, when that was asked for.
+        upgrade: the differences.
+        package: the effect on the registrations of a package, if the user named one.
+        layer: the compared layer; with `python`, the upgrade contains no operators.
+        python: the differences of Python's registrations, if the user asked for them.
     """
 
     before: Side
@@ -71,7 +71,7 @@ class UpgradeReport:
 
     @property
     def exit_code(self) -> int:
-        """0 when the requested parts do not differ, else 1; used where an exit code is asked for."""
+        """0 if the requested parts do not differ, else 1; used for --exit-code."""
         if self.package is not None:
             return int(self.package.is_affected)
         python = self.python is not None and bool(self.python.changes)
@@ -94,19 +94,19 @@ def upgrade_sources(
     Args:
         before: the first source: `live`, the name of a bundled registry, a file, or a scenario.
         after: the second one.
-        imports: modules to import into the one that is `live`; into the second when both are, so that `live` twice is
+        imports: modules to import into the source `live`; into the second one if both are, so that `live` twice is
             the registry without the imports and then with them.
-        operators: names and globs of the operators to compare; all of them, and the fallbacks, when there are none.
-        everything: compare also what PyTorch registers for itself when a part of it is first used.
-        package: the scenario or recording of a package that the report is about.
-        layer: compare what C++ dispatches by, what Python registers beside it, or both.
+        operators: names and globs of the operators to compare; empty for all operators and fallbacks.
+        everything: also compare registrations that PyTorch makes when a part of it is first used.
+        package: the scenario or recording of a package, to report the effect on it.
+        layer: compare the dispatch tables, the registrations of Python, or both.
         report: see `recorded_from`.
 
     Raises:
         ImportOfRecordError: there are modules to import, and no source is `live`.
         UnknownOperatorError: an operator is in neither.
         EmptySourceError: neither has an operator or a fallback.
-        NoPythonRecordError: what Python registers alone is to be compared, and a source has no record of it.
+        NoPythonRecordError: only Python's registrations should be compared, but a source does not have them.
         DispatchLabError: a source cannot be used.
     """
     if imports and LIVE not in (before, after):
@@ -187,9 +187,9 @@ def compare_registries(
     Args:
         before: the first.
         after: the second one.
-        models: the dispatchers that they are read under.
-        operators: compare these alone; all, and the fallbacks, when left out.
-        reduced: what to compare of an operator that differs, on either side.
+        models: their dispatchers.
+        operators: compare only these; default: all operators and fallbacks.
+        reduced: the parts of a differing operator to compare, on both sides.
 
     Raises:
         RegistryFileError: a registry is in a file that is damaged.

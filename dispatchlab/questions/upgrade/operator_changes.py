@@ -1,8 +1,8 @@
-"""Upgrades: what it means that one registry follows another, operator by operator; a pure function of the two.
+"""Upgrades: the changes of each operator between two registries, as a pure function of the two.
 
-Kernels are compared by what they are: their key, whether calls fall through, who registered them and in which language.
-A line that moved within its file, a file that was split and a folder that was renamed are no change. What slots hold is
-computed where a dispatcher is known, and handed in.
+Kernels are compared by their key, whether they are fallthroughs, and the package and language of their registration. A
+moved line, a split file or a renamed folder is not a change. If a dispatcher is known, the caller computes the content
+of slots and passes it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Composite(WordEnum):
 
 
 class Reason(WordEnum):
-    """The reason why another kernel stands at the same key."""
+    """The reason why another kernel is at the same key."""
 
     FALLTHROUGH = "fallthrough"  # calls skip the key now, or no longer
     OWNER = "owner"  # another package registered it
@@ -57,7 +57,7 @@ class Find:
     """The kernel that a call finds in a slot.
 
     Args:
-        way: how it comes there.
+        way: the way in which the slot gets it.
         source: the alias key at which the kernel is registered; None for the key's own kernel and for no kernel.
     """
 
@@ -86,8 +86,8 @@ class SchemaChange:
     Args:
         before: the schema; None when there was no def.
         after: likewise.
-        backward: why callers of the old schema break; None when they do not.
-        changes: what differs, a phrase each.
+        backward: why callers of the old schema break; None if they do not break.
+        changes: a phrase for each difference.
     """
 
     before: str | None
@@ -107,8 +107,8 @@ class Replaced:
 
     Args:
         key: the key.
-        reason: in what it differs.
-        before: the kernel as dumps print it.
+        reason: the kind of difference.
+        before: the kernel in dumps.
         after: likewise.
     """
 
@@ -120,15 +120,15 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class OneSided:
-    """An operator in one of the two registries alone.
+    """An operator in only one of the two registries.
 
     Args:
         operator: its name.
         schema: its schema; None when it has no def.
-        debug: where it is registered.
-        keys: where it has kernels.
-        is_overload: whether other overloads of it are in both.
-        of_build: the backend without which it would not be there, when one registry has no kernels for it; else empty.
+        debug: its debug text.
+        keys: the keys of its kernels.
+        is_overload: whether both registries have other overloads of it.
+        of_build: the backend of its kernels, if one registry has no kernels for this backend; else empty.
     """
 
     operator: str
@@ -145,16 +145,16 @@ class OperatorChange:
 
     Args:
         operator: its name.
-        schema: its schemas when they differ.
-        alias: its alias kinds when they differ, `default` for none.
-        tags_gained: tags that it has now.
-        tags_lost: tags that it had.
-        gained: the keys at which it has a kernel now.
-        lost: the keys at which it had one.
+        schema: its schemas if they differ.
+        alias: its alias kinds if they differ; `default` for none.
+        tags_gained: its new tags.
+        tags_lost: its lost tags.
+        gained: the keys at which it gained a kernel.
+        lost: the keys at which it lost a kernel.
         replaced: other kernels at the same keys.
-        composite: what it was and is, when that differs.
-        slots: the slots that hold something else.
-        foreign: which of the kernels gained and lost are not PyTorch's own, with their debug texts.
+        composite: the old and the new kind of composite, if they differ.
+        slots: the slots with other content.
+        foreign: the gained and lost kernels that are not PyTorch's own, with their debug texts.
     """
 
     operator: str
@@ -171,25 +171,25 @@ class OperatorChange:
 
     @property
     def is_own(self) -> bool:
-        """True when something differs that is the operator's own."""
+        """True if the operator's own registrations differ."""
         parts = (self.schema, self.alias, self.tags_gained, self.tags_lost, self.gained, self.lost, self.replaced)
         return any((*parts, self.composite, self.own_slots))
 
     @property
     def own_slots(self) -> tuple[SlotChange, ...]:
-        """The slots that differ by the operator's kernels, not by what is the same for all operators."""
+        """The slots that differ because of the operator's kernels, not because of the dispatcher or fallbacks."""
         return tuple(change for change in self.slots if change.cause is Cause.KERNELS)
 
 
 @dataclass(frozen=True, slots=True)
 class FallbackChange:
-    """A backend fallback that came, went or changed.
+    """A backend fallback that is new, gone or changed.
 
     Args:
         key: its key.
-        before: `fallthrough` or `kernel`; None when there was none.
+        before: `fallthrough` or `kernel`; None without a fallback.
         after: likewise.
-        debug: where it is registered, the new one if there is one.
+        debug: its debug text, of the new fallback if there is one.
     """
 
     key: DispatchKey
@@ -200,13 +200,13 @@ class FallbackChange:
 
 @dataclass(frozen=True, slots=True)
 class SharedChange:
-    """A change of many operators at once, which is not the operators' own.
+    """A change of many operators at once, with a common cause outside of them.
 
     Args:
         keys: the slots.
         cause: the dispatcher, or a backend fallback.
-        before: what calls found there.
-        after: what they find.
+        before: the kernels that calls found there.
+        after: the kernels that calls find now.
         operators: the operators.
     """
 
@@ -222,17 +222,17 @@ class Upgrade:
     """The effect of an upgrade from one registry to another.
 
     Args:
-        removed: operators of the first alone, by name.
-        added: operators of the second alone.
-        changed: operators of both that differ in what is their own, by name.
+        removed: operators of only the first registry, by name.
+        added: operators of only the second registry.
+        changed: operators of both that differ in their own registrations, by name.
         fallbacks: backend fallbacks, by key.
-        shared: what differs in slots for many operators at once.
-        keys_gone: dispatch keys that the second dispatcher has not, with how many operators lost a kernel there.
-        keys_new: dispatch keys that the first has not, with how many operators have a kernel there.
-        builds: the backends that one of the two has no kernels for, with how many kernels are left out for that.
-        new_tags: tags that no operator had in the first, with how many have it now.
+        shared: differences of slots that many operators share.
+        keys_gone: dispatch keys that the second dispatcher lacks, with the number of operators that had a kernel there.
+        keys_new: dispatch keys that the first one lacks, with the number of operators that have a kernel there.
+        builds: the backends without kernels in one of the two, with the number of kernels that are left out.
+        new_tags: tags that no operator had in the first one, with the number of operators that have it now.
         gone_tags: tags that no operator has any more.
-        compared: how many operators either has.
+        compared: the number of operators in one or both registries.
         left_out: operators with registrations that PyTorch makes when a part of it is first used.
     """
 
@@ -251,7 +251,7 @@ class Upgrade:
 
     @property
     def is_empty(self) -> bool:
-        """True when nothing differs that would be reported."""
+        """True if there is no difference to report."""
         parts = (self.removed, self.added, self.changed, self.fallbacks, self.shared, self.keys_gone, self.keys_new)
         return not any((*parts, self.builds, self.new_tags, self.gone_tags))
 
@@ -264,14 +264,14 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The terms in which two registries are compared.
+    """The settings of a comparison of two registries.
 
     Args:
         slots: the slots in which an operator differs.
-        keys_gone: dispatch keys that the second dispatcher has not.
-        keys_new: dispatch keys that the first has not.
-        builds: the backends that one of the two builds has no kernels for.
-        owners: knows PyTorch's own registrations, of the first and of the second.
+        keys_gone: dispatch keys that the second dispatcher lacks.
+        keys_new: dispatch keys that the first one lacks.
+        builds: the backends without kernels in one of the two builds.
+        owners: PyTorch's own registrations, for the first and the second registry.
     """
 
     slots: SlotsOf
@@ -297,15 +297,15 @@ def upgrade(
     compared: int | None = None,
     left_out: Sequence[str] = (),
 ) -> Upgrade:
-    """Return the effect when the operators and fallbacks of one registry follow those of another.
+    """Return the changes from the operators and fallbacks of one registry to those of another.
 
     Args:
         before: the operators of the first registry, by name.
-        after: those of the second.
+        after: the operators of the second registry.
         fallbacks: the backend fallbacks of each.
-        terms: what they are compared by.
-        names: all operators of each registry, when `before` and `after` are some of them alone.
-        compared: how many operators the report is about; all that are handed in when left out.
+        terms: the settings of the comparison.
+        names: all operators of each registry, if `before` and `after` have only some of them.
+        compared: the number of compared operators; default: all given operators.
         left_out: see `Upgrade`.
     """
     both = sorted(before.keys() & after.keys())
@@ -333,7 +333,7 @@ def upgrade(
 def _tags_of_one(
     before: Mapping[str, RecordedOperator], after: Mapping[str, RecordedOperator]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the tags of the second registry alone, and those of the first alone; none when one has none at all."""
+    """Return the tags of only the second registry, and of only the first; empty if one registry has no tags."""
     old, new = (Counter(tag for one in side.values() for tag in one.tags) for side in (before, after))
     if not old or not new:
         return {}, {}
@@ -360,7 +360,7 @@ def _one_sided(operator: RecordedOperator, bases: Collection[str], terms: Terms)
 
 
 class _Finder:
-    """A finder of differences in one operator after another, which counts those that are not the operator's own."""
+    """Finds the differences of one operator after another, and counts differences that are not the operator's own."""
 
     def __init__(self, terms: Terms, shared_tags: frozenset[str]) -> None:
         self._terms, self._shared_tags = terms, shared_tags
@@ -405,7 +405,7 @@ class _Finder:
         )
 
     def _is_own(self, key: DispatchKey, unknown: frozenset[DispatchKey]) -> bool:
-        """Return whether a kernel that came or went is the operator's own; else it is counted."""
+        """Return whether a new or lost kernel is the operator's own change; otherwise count it."""
         if key in unknown:
             self.keys[key] += 1
             return False
@@ -426,7 +426,7 @@ class _Finder:
         return tuple(kept)
 
     def _reason(self, name: str, old: RecordedKernel, new: RecordedKernel) -> Reason | None:
-        """Return the difference of the kernel in force; None when another line registered the same one."""
+        """Return the difference of the active kernel; None if only the line of its registration differs."""
         if old.is_fallthrough is not new.is_fallthrough:
             return Reason.FALLTHROUGH
         sites = _site(old.debug), _site(new.debug)
@@ -472,7 +472,7 @@ _SHARD = re.compile(r"_(?:\d+|Everything)(?=\.\w+$)")
 
 @lru_cache(maxsize=1 << 14)
 def _site(debug: str) -> str | None:
-    """Return the file that registered a kernel; None when it is not known. See Note [The site of a kernel]."""
+    """Return the file that registered a kernel; None if unknown. See Note [The site of a kernel]."""
     lines = _LINE.findall(debug)
     path = str(lines[-1]) if lines else debug
     if path in ("", "/dev/null"):

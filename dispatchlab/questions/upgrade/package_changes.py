@@ -1,4 +1,4 @@
-"""What an upgrade means for a package: its registrations replayed on both registries, under the model of each."""
+"""The effect of an upgrade on a package: its registrations are replayed on both registries, under the model of each."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from dispatchlab.scenario.scenario import Scenario, operators_in
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A registration that one dispatcher refuses, or both.
+    """A registration that one or both dispatchers refuse.
 
     Args:
-        registration: what it is, one line.
-        before: why the first refuses it; None when it does not.
-        after: likewise the second.
+        registration: the registration, as one line.
+        before: why the first one refuses it; None if it is accepted.
+        after: why the second one refuses it; None if it is accepted.
     """
 
     registration: str
@@ -41,9 +41,9 @@ class Held:
     """The kernel that runs in a slot.
 
     Args:
-        find: how it comes there.
+        find: the way in which the slot gets it.
         is_packages: whether the package registered it.
-        debug: where it is registered; empty when nothing is there.
+        debug: its debug text; empty without a kernel.
     """
 
     find: Find
@@ -53,13 +53,13 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class OtherKernel:
-    """Calls of an operator that run another kernel; equal changes of several keys are one.
+    """Calls of an operator that run another kernel; equal changes of several keys are combined.
 
     Args:
         operator: the operator.
         keys: the dispatch keys of the calls.
-        before: what ran.
-        after: what runs.
+        before: the kernel that ran before.
+        after: the kernel that runs now.
     """
 
     operator: str
@@ -74,13 +74,13 @@ class PackageUpgrade:
 
     Args:
         source: the file of its registrations.
-        registrations: how many there are, without defs of operators that are PyTorch's.
-        operators: how many operators they name.
-        refused: those that either dispatcher refuses.
+        registrations: the number of registrations, without defs of PyTorch's operators.
+        operators: the number of operators that they name.
+        refused: the registrations that one of the dispatchers refuses.
         dangling: operators without a def for which the package has kernels.
         schemas: operators of PyTorch for which it has kernels, and whose schema differs.
-        kernels: calls that run the package's kernel on one side and another one on the other.
-        behaviour: what PyTorch does otherwise, where no registration shows it.
+        kernels: calls that run the package's kernel on only one side.
+        behaviour: changes of PyTorch's behaviour that no registration shows.
     """
 
     source: str
@@ -99,7 +99,7 @@ class PackageUpgrade:
 
     @property
     def is_affected(self) -> bool:
-        """True when the package meets anything else than before."""
+        """True if the upgrade changes something for the package."""
         now = any(each.before != each.after for each in self.refused)
         return bool(now or self.dangling or self.schemas or self.kernels)
 
@@ -112,7 +112,7 @@ def package_upgrade(
     Args:
         before: the first registry.
         after: the second one.
-        models: the dispatchers that they are read under.
+        models: their dispatchers.
         source: the scenario or recording, or its file.
 
     Raises:
@@ -149,7 +149,7 @@ def package_upgrade(
 
 
 class _Replayed:
-    """A registry with the registrations of a package in force, as far as its dispatcher takes them."""
+    """A registry with those registrations of a package that its dispatcher accepts."""
 
     def __init__(self, recorded: Recorded, model: Model, scenario: Scenario, registrations: list[Registration]) -> None:
         names = tuple(map(str, operators_in(scenario)))
@@ -180,7 +180,7 @@ class _Replayed:
         return found is not None and found.is_dangling and bool(self.own_keys(name))
 
     def own_keys(self, name: str) -> frozenset[DispatchKey]:
-        """Return the keys at which the newest kernel is the package's."""
+        """Return the keys at which the newest kernel belongs to the package."""
         operator, beneath = self._registry.operator(name), self._beneath[name]
         if operator is None:
             return frozenset()
@@ -191,7 +191,7 @@ class _Replayed:
         )
 
     def held(self, name: str) -> dict[DispatchKey, Held]:
-        """Return the kernel that runs in each slot of an operator; nothing for a missing one."""
+        """Return the kernel that runs in each slot of an operator; empty for a missing operator."""
         operator = self._registry.operator(name)
         if operator is None:
             return {}

@@ -1,4 +1,4 @@
-"""What Python registers on either side of an upgrade, compared entry by entry."""
+"""The registrations of Python on both sides of an upgrade, compared entry by entry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dispatchlab.registries.model import Recorded
 
 
 class NoPythonRecordError(DispatchLabError):
-    """A source has no record of what Python registers."""
+    """A source has no record of Python's registrations."""
 
     source: str
 
@@ -24,9 +24,9 @@ class PythonChange:
     """An entry of a registry that differs.
 
     Args:
-        registry, operator, key: where it is kept.
-        before: what is in force there on the first side; None for nothing.
-        after: what is in force there on the second side; None for nothing.
+        registry, operator, key: its position.
+        before: the active entry on the first side; None without one.
+        after: the active entry on the second side; None without one.
     """
 
     registry: str
@@ -47,7 +47,7 @@ class PythonDiff:
 
     Args:
         compared: the registries that were read on both sides.
-        not_compared: the other ones, each with the reason.
+        not_compared: the other registries, each with the reason.
         changes: the entries that differ, by operator.
     """
 
@@ -69,12 +69,12 @@ def python_side_of(source: str, recorded: Recorded) -> PythonLayer:
 
 
 def python_upgrade(before: PythonLayer, after: PythonLayer, *, operators: Collection[str] | None = None) -> PythonDiff:
-    """Compare two layers by the functions in force; lines that moved are no difference.
+    """Compare two layers by the active functions; a moved line is not a difference.
 
     Args:
         before: the first.
         after: the second one.
-        operators: compare these alone; all when left out.
+        operators: compare only these; default: all.
     """
     compared, left = [], []
     for registry in PYTHON_REGISTRIES:

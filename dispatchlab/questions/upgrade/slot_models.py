@@ -1,4 +1,4 @@
-"""Models for upgrades: the dispatcher of each registry's PyTorch, and what slots hold under it."""
+"""Models for upgrades: the dispatcher of each registry's PyTorch, and the content of its slots."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from dispatchlab.registries.model import RecordedFallback, RecordedOperator
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The dispatcher that a registry is read under.
+    """The dispatcher of a registry.
 
     Args:
-        semantics: what it does.
-        note: a sentence when it is not that of the registry's own PyTorch; else empty.
+        semantics: its semantics.
+        note: a sentence if it is not the model of the registry's own PyTorch; else empty.
     """
 
     semantics: Semantics
@@ -38,11 +38,11 @@ class Model:
 def models_of(before: str, after: str) -> tuple[Model, Model]:
     """Return the models of two registries.
 
-    A registry that is of no PyTorch, as that of a scenario which stands alone, gets the model of the other one.
+    A registry without a PyTorch, such as that of a scenario, gets the model of the other registry.
 
     Args:
-        before: the PyTorch of the first, as `torch.__version__` says it, or another text.
-        after: that of the second.
+        before: the PyTorch of the first one, as in `torch.__version__`, or another text.
+        after: the PyTorch of the second one.
     """
     first, second = _model(before), _model(after)
     other = first or second or Model(semantics_named(None))
@@ -87,12 +87,12 @@ class Slots:
         self.fallbacks = _fallback_slots(fallbacks)
 
     def all(self, present: int) -> Mapping[int, Find]:
-        """Return the content of each slot, by its number, when there are kernels at these keys."""
+        """Return the content of each slot, by number, for kernels at these keys."""
         return _by_slot(plain_shape(self.plain, present, *self.fallbacks))
 
 
 class SlotDifference:
-    """The slots in which an operator differs between two registries; equal sets of keys are computed once.
+    """Computes the slots in which an operator differs between two registries, once for equal sets of keys.
 
     Args:
         models: the dispatchers of the two.
@@ -111,7 +111,7 @@ class SlotDifference:
         return self._found(kernel_bits(old), kernel_bits(new))
 
     def _difference(self, old: int, new: int) -> tuple[SlotChange, ...]:
-        """Return why a slot differs. See Note [Why a slot holds something else]."""
+        """Return why a slot has other content. See Note [Why a slot holds something else]."""
         first, second = self.first, self.second
         start = plain_shape(first.plain, old, *first.fallbacks)
         end = plain_shape(second.plain, new, *second.fallbacks)
@@ -147,7 +147,7 @@ def kernel_bits(operator: RecordedOperator) -> int:
 
 
 def _fallback_slots(fallbacks: Sequence[RecordedFallback]) -> tuple[int, int]:
-    """Return the slots with a fallback, and those with one that falls through."""
+    """Return the slots with a fallback, and the slots with a fallback that is a fallthrough."""
     return (
         slots_of(fallback.key for fallback in fallbacks if fallback.key in SLOT_OF_KEY),
         slots_of(fallback.key for fallback in fallbacks if fallback.fallthrough and fallback.key in SLOT_OF_KEY),

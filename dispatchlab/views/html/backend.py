@@ -1,4 +1,4 @@
-"""Blocks as HTML: a report as a document of its own, or a fragment of one."""
+"""Blocks as HTML: a report as a whole document, or a fragment."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ def html_of(blocks: Iterable[b.Block], *, most: int | None = None) -> Html:
     """Return blocks as a fragment.
 
     Args:
-        blocks: what is shown.
-        most: how many rows a table has at most; None for all.
+        blocks: the blocks to show.
+        most: the largest number of rows in a table; None for all.
     """
     return joined(_runs(blocks, most))
 
 
 def _runs(blocks: Iterable[b.Block], most: int | None) -> Iterator[Html]:
-    """Return each block; lines arranged by indents have one width, and stay together."""
+    """Return each block; lines that are arranged by indentation have one width, and stay together."""
     lines: list[b.Block] = []
     for block in blocks:
         if isinstance(block, b.Line) and (block.indent or block.label):
@@ -236,7 +236,7 @@ def inline(content: b.Inline, *, cell: b.CellKind | None = None) -> Html:
 
     Args:
         content: the text.
-        cell: the kind of the cell that it stands in, which may say that it is code; None where it is in no cell.
+        cell: the kind of its cell, which may be code; None outside of a cell.
     """
     match content:
         case str():

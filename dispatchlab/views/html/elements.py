@@ -1,4 +1,4 @@
-"""Elements of HTML. Every text is escaped here, and markup is a type of its own."""
+"""Elements of HTML. This module escapes every text, and markup has its own type."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def element(name: str, /, *children: Child, **attributes: Attribute) -> Html:
 
     Args:
         name: its name.
-        children: what is in it.
+        children: its content.
         attributes: `class_` is `class` and `data_box` is `data-box`; True is an attribute without a value, and None or
             False none at all.
     """

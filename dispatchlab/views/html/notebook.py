@@ -1,4 +1,4 @@
-"""What notebooks show of a value: a fragment with looks of its own, for light and dark pages, without scripts."""
+"""The output of values in notebooks: a fragment with its own styles, for light and dark pages, without scripts."""
 
 from __future__ import annotations
 
