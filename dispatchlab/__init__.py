@@ -1,34 +1,34 @@
-"""dispatchlab: what an operator dispatcher knows, and proof that the order of registrations does not matter.
+"""dispatchlab: inspect an operator dispatcher, and prove that the order of registrations does not matter.
 
 The public names:
 
-- check: `check_order` checks every order of a scenario, of registrations or of a live package and gives an `OrderCheck`
-  (`Verdict`, `Expectation`, `Counterexample`, `Exploration`); `explore` checks a predicate in every state and gives a
+- check: `check_order` checks every order of a scenario, of registrations or a package, and returns an `OrderCheck`
+  (`Verdict`, `Expectation`, `Counterexample`, `Exploration`); `explore` checks a predicate in every state, returns a
   `StateCheck`; `LabEngine` is the engine that both explore;
 - register: `Dispatcher`, `Library`, `RegistrationHandle`; kernels by `boxed`, `unboxed`, `fallthrough`, `dispatch`,
   `dispatch_autograd`; `OverrideWarning`, `InvariantError`;
 - registrations as values: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, `Block`, with `Kernel`, `KernelForm`,
   `AliasKind`, `BlockKind`; scenarios of them: `Scenario`, `load_scenario`, `parse_scenario`, `scenario_text`;
-- call: `operator`, `ops`, `Operator`, `Tensor`, `tensor`, `trace`; `explain` gives an `ExplainedCall`; `Lab` is a
+- call: `operator`, `ops`, `Operator`, `Tensor`, `tensor`, `trace`; `explain` returns an `ExplainedCall`; `Lab` is a
   dispatcher with autograd, batching and Meta;
-- ask about packages and registries: `check`, `lint`, `coverage`, `certify`, `diff` and `record` give a `Result`;
-  `why` gives one for an exception, and `watch_exceptions` shows it below each;
-- look up: `dump` gives an `OperatorDump`; `open_registry`, `bundled_registries`; `DispatchKey`,
+- ask about packages and registries: `check`, `lint`, `coverage`, `certify`, `diff` and `record` return a `Result`;
+  `why` returns one for an exception, and `watch_exceptions` shows it below each exception;
+- look up: `dump` returns an `OperatorDump`; `open_registry`, `bundled_registries`; `DispatchKey`,
   `DispatchKeySet`, `OperatorName`, `FunctionSchema`, `parse_name`, `parse_schema`, `parse_schema_or_name`;
 - errors: `DispatchLabError`, `RegistrationError`, `CallError`, `ParseError`, `ErrorKind`.
 
 The packages, from the bottom; each has a map of its own:
 
-- `errors`: what can go wrong, as one tree; `escape`: texts on their way out;
+- `errors`: all errors, as one tree; `escape`: escaping of all output;
 - `processes`, `files`: worker processes, and the one reader and writer of files;
 - `model`: the field's terms as frozen values;
 - `engine`: the lab engine; `prover`: walks over states, which know no engine;
 - `registration_2020`: the registration APIs of C++ in 2020, `Import` and `RegisterOperators`;
-- `call`, `lab`, `codegen`: calls, and what is built on them;
+- `call`, `lab`, `codegen`: calls, and the layers above them;
 - `scenario`: scenario files; `registries`: recorded registries;
 - `live`: the installed PyTorch; the only package that imports torch;
-- `views`: what all formats share: documents for a terminal, JSON, HTML, Markdown;
-- `questions`: a room for each question of a user, with what it finds, its result and its document;
+- `views`: the common parts of all formats: documents for a terminal, JSON, HTML, Markdown;
+- `questions`: a package for each question of a user, with its result and its document;
 - `commands`, `cli`: the command line;
 - `api`: the public functions that tie packages together; `pytest_plugin`: scenarios as tests; `strategies`:
   generated scenarios for tests with hypothesis.

@@ -1,4 +1,4 @@
-"""Pause Python's cycle collector where it only costs time or would change what is observed."""
+"""Pause Python's cycle collector if it only costs time or would change observations."""
 
 from __future__ import annotations
 

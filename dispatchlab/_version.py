@@ -1,4 +1,4 @@
-"""The version of this code: what its build wrote beside it, else what its metadata says."""
+"""The version of this code: from the file that its build wrote, else from its metadata."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _KINDS = (Def, Impl, Fallback, NameOnly, Claim, Block)
 
 
 class CheckSubjectError(DispatchLabError):
-    """No order can be checked in what was given."""
+    """The subject has no order to check."""
 
     found: str
 
@@ -56,7 +56,7 @@ class CheckSubjectError(DispatchLabError):
 
 
 class NothingRegisteredError(DispatchLabError):
-    """Importing a package registers nothing.
+    """The import of a package registers nothing.
 
     Args:
         package: which.
@@ -76,7 +76,7 @@ class CheckOptionError(DispatchLabError):
     Args:
         option: its name.
         found: the value that was given.
-        wanted: what would have been right.
+        wanted: the allowed values.
     """
 
     option: str
@@ -101,7 +101,7 @@ class Result(Generic[_Report]):
     (True, 1)
 
     Args:
-        report: what was found.
+        report: the report.
     """
 
     report: _Report
@@ -135,7 +135,7 @@ class OrderCheck:
 
     Args:
         report: everything that was found.
-        scenario: what was checked; `scenario_text` makes a file of it, which `dispatchlab permute` takes.
+        scenario: the checked scenario; `scenario_text` returns it as a file for `dispatchlab permute`.
     """
 
     report: Report
@@ -205,14 +205,14 @@ def check_order(
 
     Args:
         subject: a scenario file, a scenario, or registrations; releases are checked too.
-        package: in place of a subject, a package to import in a process of its own: what it registers is checked in
+        package: instead of a subject, a package to import in a separate process: its registrations are checked in
             every order in which its modules can be imported.
-        engine: `lab`, or `torch` for the installed PyTorch; `lab` when left out, and `torch` for a package.
-        semantics: which dispatcher the lab engine is; what the scenario names, or the newest PyTorch, when
-            left out.
+        engine: `lab`, or `torch` for the installed PyTorch; default: `lab`, and `torch` for a package.
+        semantics: the dispatcher of the lab engine; default: the one that the scenario names, or the newest
+            PyTorch.
         walk: `auto` proves by the strongest reduction that applies; `graph` visits every state once, with no reduction;
             `orders` runs every order; `sample` walks at random.
-        samples: how many random walks `sample` takes.
+        samples: the number of random walks of `sample`.
         seed: their seed.
         max_states: stop at so many states.
         timeout_s: stop after so many seconds.
@@ -221,7 +221,7 @@ def check_order(
     Raises:
         CheckSubjectError: there is nothing to check.
         CheckOptionError: an option has no such value, or two options exclude each other.
-        NothingRegisteredError: importing the package registers nothing.
+        NothingRegisteredError: the import of the package registers nothing.
         DispatchLabError: the scenario, the package or the engine cannot be used.
     """
     if (subject is None) == (package is None):
@@ -241,7 +241,7 @@ def check_order(
 
 
 def _check_options(options: RunOptions) -> None:
-    """Refuse options without effect, and options with which the check would pass by doing nothing."""
+    """Refuse options without effect, and options with which the check would do nothing."""
     choices: tuple[tuple[str, str | None, tuple[str, ...]], ...] = (
         ("engine", options.engine, get_args(EngineName)),
         ("walk", options.walk, get_args(WalkName)),
@@ -313,8 +313,8 @@ class StateCheck:
 
     Args:
         holds: whether it holds in every state.
-        states: in how many states it was tested.
-        sequence: a shortest sequence to a state in which it does not hold; None where it holds in all.
+        states: the number of tested states.
+        sequence: a shortest sequence to a state in which it does not hold; None if it holds in all.
         snapshots: the operators after it.
     """
 
@@ -348,7 +348,7 @@ def explore(
         subject: a scenario or its file, or registrations.
         always: takes the snapshots of the observed operators, in their order.
         semantics: the dispatcher; by default the scenario's, or else the newest PyTorch.
-        max_states: raise an error where there are more.
+        max_states: raise an error if there are more states.
 
     Raises:
         TooManyStatesError: there are more states.
@@ -396,8 +396,8 @@ class ExplainedCall:
     (DispatchKey.AutogradXLA, ErrorKind.MISSING_KERNEL)
 
     Args:
-        explanation: each hop with its key sets, its kernel and what lost to it.
-        no_answer: why it is no answer, when the source has no kernels for the backend of the call; else empty.
+        explanation: each hop with its key sets, its kernel and the kernels that lost.
+        no_answer: a sentence if the source has no kernels for the backend of the call; else empty.
     """
 
     explanation: CallExplanation
@@ -405,17 +405,17 @@ class ExplainedCall:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The debug texts of the kernels in the order in which they run; see `is_known` for the last one."""
+        """The debug texts of the kernels, in the order in which they run; see `is_known` about the last one."""
         return tuple(hop.kernel.debug for hop in self.explanation.hops if hop.kernel is not None)
 
     @property
     def key(self) -> DispatchKey:
-        """The dispatch key that the call goes to first."""
+        """The first dispatch key at which the call runs."""
         return self.explanation.hops[0].key
 
     @property
     def is_known(self) -> bool:
-        """True when it is known what the last kernel does; when it is not, it may redispatch."""
+        """True if the action of the last kernel is known; if not, it may redispatch."""
         return self.explanation.known
 
     @property
@@ -457,8 +457,8 @@ def explain(
     <ExplainedCall: aten::add.Tensor, AutogradCPU -> CPU>
 
     Args:
-        operator: its name, with the overload where there are several; or an `Operator`.
-        arguments: the arguments that decide the dispatch, in order: what each tensor is like, such as
+        operator: its name, with the overload if there are several; or an `Operator`.
+        arguments: the arguments that decide the dispatch, in order: a description of each tensor, such as
             `cuda requires_grad`, or a tensor or a list of tensors; or `NAME=...`; CPU tensors when left out. See
             `dispatchlab explain --help`.
         of: a dispatcher, or a source that `dispatchlab explain --from` takes; the bundled registry that has the kernels
@@ -496,7 +496,7 @@ def explain(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OperatorDump:
-    """An operator with its kernels and its dispatch table; what PyTorch prints for them as `str`.
+    """An operator with its kernels and its dispatch table; `str` is the text that PyTorch prints.
 
     >>> from dispatchlab import dump
     >>> relu = dump("aten::relu", of="torch-2.13-cpu")
@@ -531,17 +531,17 @@ class OperatorDump:
 
 
 def dump(operator: str, *, of: Dispatcher | str | None = None, after: str | None = None) -> OperatorDump:
-    """Show an operator: what is registered for it, and which kernel each key runs.
+    """Show an operator: its registrations, and the kernel that each key runs.
 
     >>> from dispatchlab import dump
     >>> [row.text for row in dump("aten::relu", of="torch-2.13-cpu").view.table if row.key == "Meta"]
     ['registered at torch/_meta_registrations.py:54 [kernel]']
 
     Args:
-        operator: its name, with the overload where there are several.
+        operator: its name, with the overload if there are several.
         of: a dispatcher, or a source that `dispatchlab dump --from` takes; the bundled registry of the installed
             PyTorch, or else the newest, when left out.
-        after: the steps of a scenario to run first, such as `+0 +2 -0`; all of its registrations when left out.
+        after: the steps of a scenario to run first, such as `+0 +2 -0`; default: all its registrations.
 
     Raises:
         DispatchLabError: there is no such operator or source, or the steps cannot be read.
@@ -575,7 +575,7 @@ def diff(
     operators: Iterable[str] = (),
     package: str | os.PathLike[str] | None = None,
 ) -> Result[UpgradeReport]:
-    """Compare two registries, scenarios or PyTorches, as a whole or for one package.
+    """Compare two registries, scenarios or versions of PyTorch, as a whole or for one package.
 
     >>> from dispatchlab import diff
     >>> diff("torch-2.12", "torch-2.13", operators=["aten::relu"])
@@ -585,7 +585,7 @@ def diff(
 
     Args:
         before: the name of a bundled registry, a recorded one, a scenario, or `live`.
-        after: likewise.
+        after: the same for the second side.
         operators: names and globs of operators; all of them when there are none.
         package: the recording or scenario of the package that it is about.
 
@@ -617,7 +617,7 @@ def check(
 ) -> Result[CheckReport]:
     """Ask every question about packages: order, lint, upgrade, drift from a record.
 
-    The packages are imported in processes of their own.
+    The packages are imported in separate processes.
 
     >>> from dispatchlab import check
     >>> check("my_package")  # doctest: +SKIP
@@ -660,7 +660,7 @@ def lint(
 
     Args:
         source: a scenario, a recorded registry, the name of a bundled one, `live`, the installed PyTorch, or a package.
-        package: a package to import first, into `live`; only what it adds is reported.
+        package: a package to import first, into `live`; only its additions are reported.
         operators: names and globs of operators; all of them when there are none.
         select: the rules that are checked, by code or name; all when there are none.
         ignore: the rules that are not checked.
@@ -696,7 +696,7 @@ def coverage(
     Args:
         key: the runtime key of the backend.
         of: a scenario, a recorded registry, the name of a bundled one, `live`, or a package, which is imported into it;
-            when left out, the bundled registry of the installed PyTorch, or else the newest.
+            default: the bundled registry of the installed PyTorch, or else the newest.
         package: a package to import first, into `live`.
         operators: names and globs of operators; all of them when there are none.
 
@@ -739,7 +739,7 @@ def certify(
         package: a package to import first, into `live`.
         operators: names and globs of operators; those that are not as in the bundled registry of their PyTorch when
             there are none.
-        semantics: the dispatcher; that of the PyTorch of the registry when left out.
+        semantics: the dispatcher; default: the model of the registry's PyTorch.
 
     Raises:
         DispatchLabError: the registry cannot be used, or there is no such operator.
@@ -761,7 +761,7 @@ def certify(
 
 
 def record(*packages: str) -> Result[PackageRecord]:
-    """Record what importing packages registers; `str` is the scenario, as `dispatchlab record` writes it.
+    """Record the registrations of packages; `str` is the scenario, as `dispatchlab record` writes it.
 
     >>> from dispatchlab import record
     >>> record("my_package")  # doctest: +SKIP
@@ -823,7 +823,7 @@ def open_registry(source: str | os.PathLike[str] | None = None) -> StoredRegistr
     """Open a recorded registry: a bundled one by its name, or a file by its path.
 
     Args:
-        source: the name or the path; the bundled registry of the installed PyTorch, or else the newest, when left out.
+        source: the name or the path; default: the bundled registry of the installed PyTorch, or else the newest.
 
     >>> from dispatchlab import open_registry
     >>> registry = open_registry("torch-2.13")
@@ -864,7 +864,7 @@ def trace(*, engine: Literal["torch"]) -> TorchTrace: ...
 
 
 def trace(line: Callable[[str], object] | None = None, *, engine: EngineName = "lab") -> Trace | TorchTrace:
-    """Record what the operators do inside of a `with` block.
+    """Record the calls of operators inside of a `with` block.
 
     >>> from dispatchlab import Lab, tensor, trace
     >>> lab = Lab()
@@ -876,11 +876,11 @@ def trace(line: Callable[[str], object] | None = None, *, engine: EngineName = "
     2
 
     Args:
-        line: is given a line for each call of the lab as it begins, in upstream's format.
+        line: a function that gets a line for each call of the lab when it begins, in PyTorch's format.
         engine: `lab`, or `torch` for the operators of the PyTorch of this process, whose trace is read after the block.
 
     Raises:
-        TorchMissingError: there is no PyTorch here.
+        TorchMissingError: PyTorch is not installed.
         TorchTraceError: another trace of PyTorch is on.
     """
     if engine == "torch":

@@ -45,7 +45,7 @@ class _Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first argument names; for an unknown one, the error names the nearest."""
+        """Return the command that the first argument names; for an unknown name, the error names the nearest one."""
         for former, call in RENAMED.items():
             if former.startswith(args[0]) and (match := re.fullmatch(former, join(args), re.DOTALL)):
                 raise click.UsageError(f"{args[0]} has another name now: dispatchlab {match.expand(call)}", ctx)

@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree: every error has a kind and carries its facts.
+"""All errors, as one tree: every error has a kind and facts.
 
 `DispatchLabError` is the root, and makes an error of its fields and its sentence. A registration that an engine refuses
 is a `RegistrationError`, whose `kind` is one of `ErrorKind` on every engine, however the engine words it; text that
@@ -16,8 +16,8 @@ from typing import ClassVar, dataclass_transform
 class DispatchLabError(Exception):
     """Base class of errors that are shown to the user without a traceback.
 
-    A subclass is its fields, annotated as those of a dataclass are, and its sentence: a `template`, or `__str__` where
-    the words depend on what the fields hold. The constructor, `repr` and pickling are made from the fields.
+    A subclass has annotated fields, like a dataclass, and a sentence: a `template`, or `__str__` if the words depend on
+    the fields. The constructor, `repr` and pickling are made from the fields.
 
     >>> from dispatchlab import DispatchLabError, open_registry
     >>> try:
@@ -123,8 +123,8 @@ class RefusalError(DispatchLabError):
 
     Args:
         kind: why, in the words that all engines share.
-        message: what was found, what was wanted and what to do.
-        facts: what the decision was made from, by name; compared when two orders are.
+        message: the problem, the expectation and what to do.
+        facts: the facts behind the refusal, by name; they are compared between two orders.
     """
 
     kind: ErrorKind
@@ -147,7 +147,7 @@ class RegistrationError(RefusalError):
 
 
 class NotCallableError(RegistrationError, TypeError):
-    """The value cannot be called, so it is no kernel; `torch.library` raises a TypeError, too."""
+    """The value cannot be called, so it is not a kernel; `torch.library` also raises a TypeError."""
 
 
 class CallError(RefusalError):
@@ -166,7 +166,7 @@ class CallError(RefusalError):
 
 
 class ParseError(DispatchLabError):
-    """Text could not be read: what was wanted, what was found, and where.
+    """A text could not be read: the expected text, the present text, and the position.
 
     >>> from dispatchlab import ParseError, parse_name
     >>> try:
@@ -180,10 +180,10 @@ class ParseError(DispatchLabError):
     Attributes:
         kind: the kind of `ErrorKind` that this is to an engine, `OTHER` for a plain syntax error.
         text: the whole text.
-        at: offset into `text`, in characters from 0, where the trouble starts.
-        wanted: what would have been right there.
-        found: what stands there.
-        width: how many characters from `at` are wrong, at least 1.
+        at: the offset of the first wrong character in `text`, from 0.
+        wanted: the expected text.
+        found: the present text.
+        width: the number of wrong characters from `at`, at least 1.
     """
 
     text: str
@@ -245,9 +245,9 @@ _LONGEST_COMPARED = 1_000  # comparing takes the square of the length, and a nam
 
 
 def nearest(word: str, known: Iterable[str], *, count: int = 1) -> tuple[str, ...]:
-    """Return the names that `word` was probably meant to be, best first; empty when nothing is near.
+    """Return the names that are similar to `word`, the best first; may be empty.
 
-    A difference of case alone always counts as near.
+    Names that differ only in case are always similar.
     """
     from difflib import get_close_matches
 
@@ -261,21 +261,21 @@ def nearest(word: str, known: Iterable[str], *, count: int = 1) -> tuple[str, ..
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`"; did you mean X?"`, or nothing."""
+    """Return `"; did you mean X?"`, or empty text."""
     found = nearest(word, known)
     return f"; did you mean {found[0]}?" if found else ""
 
 
 def nearest_operators(asked: str, known: Iterable[str], *, count: int = 3) -> tuple[str, ...]:
-    """Return the operators that a text was probably meant to name, best first; empty when nothing is near.
+    """Return the operators with names similar to a text, the best first; may be empty.
 
     A name is compared without its overload first: `aten::ad` is near `aten::add`, whatever overloads that has. What
     Python calls an operator, `torch.add` or `torch.ops.aten.add.Tensor`, is read as its name.
 
     Args:
-        asked: the name, or what was given for one.
+        asked: the given name.
         known: the operators that there are.
-        count: how many at most.
+        count: the largest number of results.
     """
     from difflib import SequenceMatcher
 
@@ -309,7 +309,7 @@ def nearest_operators(asked: str, known: Iterable[str], *, count: int = 3) -> tu
 
 
 def _shown(base: str, overload: str, names: list[str]) -> str:
-    """Return a near name with the overload that was asked for, or with the only one."""
+    """Return a similar name with the requested overload, or with the only overload."""
     full = f"{base}.{overload}"
     return full if full in names else names[0] if len(names) == 1 else base
 
@@ -354,7 +354,7 @@ def no_operator(asked: str, known: Iterable[str] = (), *, source: str = "") -> s
     Args:
         asked: the name, or a glob that matches nothing.
         known: the operators that there are, for the nearest names.
-        source: what should have had it, such as a file.
+        source: the source that should have it, such as a file.
     """
     where = f" in {source}" if source else ""
     names = tuple(known)
@@ -392,7 +392,7 @@ class UnknownOperatorError(DispatchLabError):
     Args:
         asked: the name or glob.
         known: the operators that there are.
-        source: where they come from.
+        source: their source.
     """
 
     asked: str

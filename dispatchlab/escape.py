@@ -1,7 +1,7 @@
 """Texts of a user on their way out: escaped for a terminal, JSON, Python source and a shell.
 
-A file name, a debug text or an operator can hold anything. Each destination has one function here, and what is
-printed or written goes through the one of its destination.
+A file name, a debug text or an operator can contain any character. This module has one function for each destination,
+and all output goes through the function of its destination.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _PrintableStream:
 
 @contextmanager
 def output_of_imports() -> Iterator[None]:
-    """Send output inside the block to standard error, spelled out: standard output is for answers alone."""
+    """Send output inside of the block to standard error, with control characters spelled out."""
     stream: Any = None if sys.stderr is None else _PrintableStream(sys.stderr)
     with redirect_stdout(stream), redirect_stderr(stream):
         yield
@@ -62,8 +62,8 @@ def json_document(value: object, *, indent: int | None = None) -> str:
     """Return the value as JSON in ASCII, which is valid in every encoding and has no control character.
 
     Args:
-        value: what `json.dumps` takes.
-        indent: how far fields are indented on lines of their own; None for one line.
+        value: a value for `json.dumps`.
+        indent: the indentation of fields on separate lines; None for one line.
     """
     import json  # costs start-up, and the help needs none
 

@@ -1,4 +1,4 @@
-"""Files that a user names: read within a limit, written as a whole or not at all, recognised by how they begin.
+"""Files that a user names: read with a size limit, written completely or not at all, recognised by their beginning.
 
 A file is never recognised by its name: a saved counterexample may be called `found.yaml`, and a registry `today`.
 """
@@ -20,12 +20,12 @@ from dispatchlab.errors import DispatchLabError, nearest
 
 
 class ReadError(DispatchLabError):
-    """A file was not read, or its content is not what its format allows.
+    """A file was not read, or its content does not fit its format.
 
     Args:
         path: the file.
-        reason: a clause that says what was found, what was expected and what to do.
-        line: where in the file, from 1; 0 for the file as a whole.
+        reason: a clause about the content, the expected content and what to do.
+        line: the line in the file, from 1; 0 for the whole file.
         column: the character of the line, from 1.
     """
 
@@ -49,7 +49,7 @@ def read_file(path: str | os.PathLike[str], *, limit: int, what: str) -> bytes:
     Args:
         path: the file.
         limit: the most bytes that it may have.
-        what: what such files are called, in the plural, for the error of a larger one.
+        what: the name of such files, in the plural, for the error about a larger one.
 
     Raises:
         OSError: the system cannot open or read it.
@@ -89,7 +89,7 @@ def decoded(data: bytes, path: str) -> str:
     """Return the text of bytes in UTF-8, without a byte order mark.
 
     Raises:
-        ReadError: with the line and the column of the first byte that is no text.
+        ReadError: it is not text; the error has the line and the column of the first wrong byte.
     """
     try:
         return data.decode("utf-8-sig")
@@ -116,7 +116,7 @@ def modules_in(folder: str | os.PathLike[str]) -> list[str]:
 
 
 class NoModuleError(DispatchLabError):
-    """A path leads to no module."""
+    """There is no module at a path."""
 
     path: str
 
@@ -132,7 +132,7 @@ def json_value(data: bytes, path: str) -> object:
     """Return the value of JSON text in UTF-8.
 
     Raises:
-        ReadError: it is no text, no JSON, nested too deep, or has a number with too many digits.
+        ReadError: it is not text or not JSON, is nested too deep, or has a number with too many digits.
     """
     text = decoded(data, path)
     try:
@@ -164,7 +164,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
     """Make sure that a file can be at a path, before work is done for it.
 
     Raises:
-        WriteError: there is a folder, or nothing that it could be in.
+        WriteError: the path is a folder, or its folder does not exist.
     """
     if os.path.isdir(path):
         raise WriteError(os.fspath(path), os.strerror(EISDIR))
@@ -176,7 +176,7 @@ def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
     """Replace a file, or make it; a device or a pipe is written into.
 
     Args:
-        path: the file; a link keeps leading where it leads.
+        path: the file; a link stays a link, and its target is written.
         content: bytes, or text, which is written as UTF-8.
 
     Raises:
@@ -220,7 +220,7 @@ def write_folder(folder: str | os.PathLike[str], contents: Mapping[str, str | by
 
     Args:
         folder: the folder.
-        contents: what to write, by the names of the files.
+        contents: the contents to write, by file name.
 
     Raises:
         WriteError: one of them could not be written, or is a device, a pipe or a folder.
@@ -248,7 +248,7 @@ _HEAD = 64 * 2**10  # no file says what it is later than here
 
 
 class FileKind(Enum):
-    """A kind of file: its name with an article, and what to do with such a file."""
+    """A kind of file: its name with an article, and advice about such a file."""
 
     SCENARIO = "a scenario", "explore it with: dispatchlab permute {file}"
     REGISTRY = "a recorded registry", "look into it with: dispatchlab dump OP --from {file}"
@@ -270,11 +270,11 @@ class FileKind(Enum):
 
 
 class FileContent(NamedTuple):
-    """The content of a file as it was recognised.
+    """The recognised content of a file.
 
     Args:
         kind: its kind.
-        is_written: only dispatchlab writes such a file, or the file has the mark of one that it wrote.
+        is_written: whether only dispatchlab writes such files, or the file has its mark.
     """
 
     kind: FileKind
@@ -293,7 +293,7 @@ class OtherFileError(DispatchLabError):
 
     Args:
         path: the file.
-        found: what it is.
+        found: its kind.
         wanted: the kinds that would have been right.
     """
 
@@ -311,8 +311,8 @@ class OverwriteError(DispatchLabError):
 
     Args:
         path: the file.
-        found: what it is recognised as; None for an unknown content.
-        wanted: what was to be written there.
+        found: its recognised kind; None for unknown content.
+        wanted: the kind of file to write.
     """
 
     path: str
@@ -376,7 +376,7 @@ _BEGINNINGS = {
 
 
 def content_of(path: str | os.PathLike[str]) -> FileContent | None:
-    """Return the recognised content of a file; None for one that cannot be read or is no regular file."""
+    """Return the recognised content of a file; None if it cannot be read or is not a regular file."""
     try:
         if not os.path.isfile(path):
             return None
@@ -387,11 +387,11 @@ def content_of(path: str | os.PathLike[str]) -> FileContent | None:
 
 
 def instead(content: bytes, file: str, *wanted: FileKind) -> tuple[str, str] | None:
-    """Return the kind of a file, and what to do with it; None when it may be of the wanted kind.
+    """Return the kind of a file, and advice about it; None if it may have the wanted kind.
 
     Args:
         content: of the file, or its beginning.
-        file: what the file is called.
+        file: the name of the file.
         wanted: the kinds that are accepted.
     """
     found = recognised(content)
@@ -405,11 +405,11 @@ def check_output(path: str | os.PathLike[str], kind: FileKind) -> None:
 
     Args:
         path: the file.
-        kind: what will be written there.
+        kind: the kind of file to write.
 
     Raises:
-        WriteError: there is a folder, or nothing that the file could be in.
-        OverwriteError: the file holds something else.
+        WriteError: the path is a folder, or its folder does not exist.
+        OverwriteError: the file has other content.
     """
     check_target(path)
     check_overwrite(path, kind)
@@ -421,7 +421,7 @@ def check_overwrite(path: str | os.PathLike[str], kind: FileKind) -> None:
     A device, a pipe or a descriptor may always be written into.
 
     Raises:
-        OverwriteError: it holds something else.
+        OverwriteError: the file has other content.
     """
     try:
         if not is_replaced(path) or os.path.getsize(path) == 0:
@@ -434,7 +434,7 @@ def check_overwrite(path: str | os.PathLike[str], kind: FileKind) -> None:
 
 
 def marked(text: str, kind: FileKind) -> str:
-    """Return the text with the mark of a written file in front, where its kind needs one.
+    """Return the text with the mark of a written file at its beginning, if its kind needs a mark.
 
     Args:
         text: the content.

@@ -1,4 +1,4 @@
-"""How much of this machine processes may use, and how they are ended."""
+"""The resources of this machine for processes, and how to end processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NoForkError(DispatchLabError):
 
 
 def check_fork() -> None:
-    """Refuse what needs a copy of this process where there can be none.
+    """Refuse work that needs a copy of this process, if the system cannot copy it.
 
     Raises:
         NoForkError: this system cannot copy a process.

@@ -44,7 +44,7 @@ _OWNERS = pytest.StashKey[dict[Path, list[Path]]]()
 
 
 class GoldenError(Exception):
-    """A scenario has another result than it claims, or than its golden file holds; the text is all there is."""
+    """The result of a scenario differs from its claim, or from its golden file."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -141,8 +141,8 @@ class _Why:
 def dispatcher_leaks() -> Iterator[Watch]:
     """Fail a test that leaves registrations behind. Use it before the fixtures that register.
 
-    What is registered when the test begins may stay, and so may what `dispatcher_leaks.allow("my_package::*")` names,
-    and what PyTorch registers for itself when a part of it is first used, such as `torch.compile`.
+    Registrations from before the test may stay, also operators of `dispatcher_leaks.allow("my_package::*")`, and
+    registrations that PyTorch makes when a part of it is first used, such as `torch.compile`.
     """
     from dispatchlab.questions.leaks import Watch, leaks_text
 
@@ -157,7 +157,7 @@ class _EveryTest:
 
     @pytest.fixture(autouse=True)
     def _dispatchlab_leaks(self, dispatcher_leaks: Watch) -> None:
-        """Nothing besides."""
+        """No further members."""
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -199,7 +199,7 @@ _USUALLY_LEFT_OUT = ("*.egg", "_darcs", "build", "CVS", "dist", "node_modules", 
 
 
 def _is_topic(path: Path, config: pytest.Config) -> bool:
-    """Return whether pytest leaves out a folder of scenarios only because of its own defaults."""
+    """Return whether pytest ignores a folder of scenarios only because of its defaults."""
     folder = _folder_of(path, _folders(config))
     patterns = config.getini("norecursedirs")
     by_default = set(patterns).issuperset(_USUALLY_LEFT_OUT)
@@ -232,7 +232,7 @@ def pytest_make_collect_report(
 
 
 class ScenarioFile(pytest.File):
-    """A scenario file: an item for the scenario, one for the record that it is, or both."""
+    """A scenario file: a test of the scenario, a test of the record, or both."""
 
     def __init__(self, *, folder: Path | None, is_record: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -334,7 +334,7 @@ def is_accepting() -> bool:
     """Return whether EXPECTTEST_ACCEPT is set to a text that means yes; where CI is set, to `in-ci`.
 
     Raises:
-        GoldenError: it is set in CI, where a test that accepts what it finds checks nothing.
+        GoldenError: it is set in CI, where a test that accepts every result would check nothing.
     """
     accept, ci = (os.environ.get(name, "").strip().casefold() for name in ("EXPECTTEST_ACCEPT", "CI"))
     if accept in _NO:
@@ -429,7 +429,7 @@ def _golden(path: Path, folder: Path, config: pytest.Config) -> Path:
 
 
 def _owners(config: pytest.Config) -> dict[Path, list[Path]]:
-    """Return the expected golden files with their scenarios: one each, if all is well."""
+    """Return the expected golden files with their scenarios; normally one scenario for each."""
     known = config.stash.get(_OWNERS, None)
     if known is not None:
         return known

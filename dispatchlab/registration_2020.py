@@ -215,7 +215,7 @@ class Options:
         return replace(self, kernels=(*self.kernels, (key_named(key), typed_kernel(function))))
 
     def catch_all_kernel(self, function: KernelLike) -> Options:
-        """Return the options with a kernel for every key without one.
+        """Return the options with a kernel for every key that has no kernel.
 
         Raises:
             RegistrationError: the kernel is none.

@@ -1,6 +1,6 @@
-"""Strategies of hypothesis: registrations, scenarios and sequences of steps, for tests of one's own.
+"""Strategies of hypothesis for your tests: registrations, scenarios and sequences of steps.
 
-Keys, kernels and schemas are drawn from those that have something to do with one another. Needs hypothesis.
+Keys, kernels and schemas are drawn so that they can affect each other. Needs hypothesis.
 
 >>> from hypothesis import given
 >>> from dispatchlab import check_order
@@ -119,7 +119,7 @@ def scenarios(draw: st.DrawFn, *, min_size: int = 2, max_size: int = 4) -> Scena
 
 @st.composite
 def sequences(draw: st.DrawFn, count: int, *, max_size: int = 8) -> StepSequence:
-    """Return sequences of registrations and releases: each step registers or releases one that can be.
+    """Return sequences of registrations and releases, in which each step is possible.
 
     Where an engine refuses a registration, its release cannot be run.
 

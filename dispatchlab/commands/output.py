@@ -222,11 +222,11 @@ def save(path: str, content: str | bytes, kind: FileKind) -> None:
 
     Args:
         path: the file.
-        content: what it holds.
-        kind: what that is; a text that could have been written by hand is marked.
+        content: its content.
+        kind: its kind; a text that a user could have written is marked.
 
     Raises:
-        OverwriteError: it holds something else than what a command writes there.
+        OverwriteError: the file has content that no command writes there.
         WriteError: it could not be written.
     """
     from dispatchlab.files import check_overwrite, marked, write_file

@@ -104,7 +104,7 @@ class Fallbacks:
         return made
 
     def without(self, bit: int, entry: RegisteredKernel) -> Fallbacks:
-        """Return them without `entry`, and without a fallback at the slot of `bit`."""
+        """Return the fallbacks without `entry`, and without a fallback at the slot of `bit`."""
         left = {other: kept for other, kept in self._by_slot.items() if other != bit}
         replacing = self.replacing - {entry} if self.replacing else self.replacing
         return Fallbacks(left, builtin=self.builtin, replacing=replacing)

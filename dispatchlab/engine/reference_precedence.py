@@ -1,6 +1,6 @@
 """Reference computation of a dispatch table, key by key: the candidates in order, and why each candidate loses.
 
-Slow and plain on purpose. The invariants hold the table that calls use against this; views show a reader from this what
+It is slow and simple on purpose. The invariants compare the table that calls use with it; views use it to show what
 a row's kernel beat. Source: the note "Computed Dispatch Table" in aten/src/ATen/core/dispatch/OperatorEntry.cpp.
 """
 
@@ -71,7 +71,7 @@ class Plain:
 
     @cached_property
     def groups(self) -> Mapping[int, tuple[int, ...]] | None:
-        """For the bit of each slot, groups of keys as bits: who wins depends on which of them have a kernel, and on the
+        """For the bit of each slot, groups of keys as bits: the winner depends on the groups with a kernel, and on the
         fallback of the slot. None when the precedence does not say."""
         if self.named_groups is None:
             return None

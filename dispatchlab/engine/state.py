@@ -175,7 +175,7 @@ class Transaction:
                     yield entry
 
     def applied(self, kind: Callable[[State], D]) -> D:
-        """Return the state with the changes, as a new mapping of a kind without empty variables."""
+        """Return the state with the changes, as a new mapping without empty variables."""
         state = kind(self.base)
         for variable, value in self.changes.items():
             if value is None:

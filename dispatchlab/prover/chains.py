@@ -32,7 +32,7 @@ _MOST_COUNTED: Final = 20_000  # sets of registrations that orders begin with
 
 
 def normal(chains: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    """Return chains so that any subset of registrations is ordered by the rest of each chain.
+    """Return chains from which registrations can be removed: the rest of each chain still has the right order.
 
     >>> normal([[0, 1], [0, 2]]), normal([[0, 1], [1, 2], [0, 3]])
     (((0, 1), (0, 2)), ((0, 1), (0, 2), (0, 3), (1, 2)))
@@ -127,7 +127,7 @@ def keeping(indices: Iterable[int], order: Chains) -> list[int]:
 
 
 class ChainsWithin:
-    """The chains among some of the registrations; few registrations are fast.
+    """Computes the chains among some of the registrations; this is fast for few registrations.
 
     Args:
         order: all chains.

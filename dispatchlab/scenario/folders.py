@@ -52,7 +52,7 @@ def is_scenario_below(path: Path, folder: Path) -> bool:
 
 
 def is_left_out(name: str) -> bool:
-    """Return whether folders leave out a file or folder of this name."""
+    """Return whether a file or folder with this name is left out of a folder of scenarios."""
     return name.startswith(".")
 
 

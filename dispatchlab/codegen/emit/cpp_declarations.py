@@ -168,7 +168,7 @@ def _default(text: str, type_: Type, *, symint: bool) -> str:
 
 
 class CppFunction:
-    """A function with its arguments as the file has them: defaults as texts, and DeviceIndex, elsewhere an int."""
+    """A function with its arguments as in the file: defaults are texts; DeviceIndex, elsewhere an int, is kept."""
 
     def __init__(self, function: NativeFunction) -> None:
         self.function, self.schema = function, function.own_schema

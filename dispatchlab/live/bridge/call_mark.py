@@ -1,4 +1,4 @@
-"""Call marks: the file and line of a library, which tell in a dump which call made a kernel."""
+"""Call marks: the file and line of a library; in a dump, they show which call made a kernel."""
 
 from __future__ import annotations
 

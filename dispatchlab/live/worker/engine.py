@@ -47,7 +47,7 @@ class LiveEngine:
         native: the file of an extension with C++ kernels, see `NativeKernels`.
 
     Raises:
-        TorchMissingError: there is no PyTorch here.
+        TorchMissingError: PyTorch is not installed.
     """
 
     name = "torch"

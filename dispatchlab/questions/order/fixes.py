@@ -161,7 +161,7 @@ class _Trial:
         return Fixes(drops, left=left)
 
     def _drops(self, candidates: Sequence[int]) -> tuple[Change, ...]:
-        """Return the smallest changes that leave registrations out, those after which nothing is refused if any."""
+        """Return the smallest removals of registrations, if possible those after which nothing is refused."""
         for size in range(1, len(candidates) + 1):
             changes = [Change(tuple(sorted(dropped))) for dropped in combinations(candidates, size)]
             if helping := [change for change in changes if self._try(change).helps]:

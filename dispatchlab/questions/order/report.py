@@ -90,7 +90,7 @@ class Report:
 
     @property
     def layers_text(self) -> str:
-        """The layer of the verdict if there is another layer; else empty."""
+        """The layer of the verdict, if the scenario also has another layer; else empty."""
         if not self.unexplored:
             return ""
         number = f"{self.unexplored:,} registration{'' if self.unexplored == 1 else 's'} of Python"

@@ -72,7 +72,7 @@ def engine_for(
         UnknownSemanticsError: no semantics have this name.
         SemanticsOfTorchError: semantics were requested for the live engine.
         ImportForLabError: modules were named for the lab engine.
-        TorchMissingError: there is no PyTorch here.
+        TorchMissingError: PyTorch is not installed.
     """
     if name == "torch":
         if asked is not None:
