@@ -1,4 +1,4 @@
-"""Errors of refused registrations: what was found, what was expected, what to do next, with the facts beside them."""
+"""Errors of refused registrations: each says what was found, what was expected and what to do, and has the facts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def duplicate_def(operator: OperatorName, stored: Stored, new: Definition) -> Re
 
 
 def schema_conflict(operator: OperatorName, stored: Stored, new: Definition) -> RegistrationError:
-    """Return the refusal of a second def with another schema, where equal ones are merged."""
+    """Return the refusal of a second def with another schema, if equal defs are merged."""
     message = (
         f"{operator} is defined already, as {stored.schema}{_by(stored.debug)}; a second def must have an equal schema "
         f"and {new.schema}{_by(new.debug)} is another"
@@ -79,7 +79,7 @@ def schema_mismatch(
     *,
     others: int = 0,
 ) -> RegistrationError:
-    """Return the refusal of a kernel that does not fit the schema, whichever of the two came last."""
+    """Return the refusal of a kernel that does not fit the schema; one of the two was registered last."""
     compared = str(as_compared(schema, symint_kernel=kernel.kernel.symint))
     which = f", one of {others + 1} such kernels," if others else ""
     return RegistrationError(
@@ -146,7 +146,7 @@ def duplicate_library(namespace: str, existing: str, new: str) -> RegistrationEr
 
 
 def duplicate_kernel(place: str, existing: str, new: str) -> RegistrationError:
-    """Return the refusal of a second kernel where `torch.library` accepts only one."""
+    """Return the refusal of a second kernel if `torch.library` accepts only one."""
     return RegistrationError(
         ErrorKind.DUPLICATE_KERNEL,
         f"torch.library has a kernel of {place} already{_by(existing)}, and a second is refused{_by(new)}: "

@@ -1,4 +1,4 @@
-"""Scenario files below a folder: what counts as one, for the command line and for pytest alike.
+"""Find scenario files below a folder, for the command line and for pytest.
 
 A YAML file is a scenario unless it is recognised as something else that dispatchlab writes. Files and
 folders whose names begin with a dot are left out.
@@ -22,8 +22,8 @@ class Found(NamedTuple):
     """The YAML files below a folder, in the order of their paths.
 
     Args:
-        scenarios: those that are scenarios, or that are not recognised, which is an error when they are read.
-        others: those that are something else, and what.
+        scenarios: the scenarios, and unknown files, which are errors when they are read.
+        others: the other files, with their kinds.
     """
 
     scenarios: tuple[Path, ...]
@@ -81,7 +81,7 @@ def scenario_files(paths: Iterable[str], *, report: Callable[[str], None] | None
 
     Args:
         paths: files and folders.
-        report: is called with a sentence for each folder in which files are left out, because they are not scenarios.
+        report: a function that gets a sentence for each folder with files that are not scenarios.
 
     Raises:
         NoScenarioError: there is none below a folder.
@@ -105,6 +105,6 @@ _OTHERS_SHOWN = 3
 
 
 def _others_text(folder: str, others: Sequence[tuple[Path, FileContent]]) -> str:
-    """Return the files of a folder that are no scenarios, with their kinds."""
+    """Return the files of a folder that are not scenarios, with their kinds."""
     shown = first_of([f"{path} is {found}" for path, found in others], _OTHERS_SHOWN)
     return f"{len(others)} of the files below {folder} {'is' if len(others) == 1 else 'are'} left out: {shown}"

@@ -32,9 +32,9 @@ def counted(number: int, noun: str, several: str = "") -> str:
     """Return a number with its noun: `1 operator`, `1,200 operators`.
 
     Args:
-        number: how many.
-        noun: the noun for one.
-        several: the noun for several; with an `s` when left out.
+        number: the number.
+        noun: the singular noun.
+        several: the plural noun; default: the noun with an `s`.
     """
     return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
 
@@ -61,7 +61,7 @@ _FAMILY_OF = {key: name for name, family in _FAMILIES.items() for key in family}
 
 
 def key_names(keys: Sequence[str]) -> list[str]:
-    """Return keys in few phrases; a functionality with most of its backends is one phrase.
+    """Return keys as few phrases; a functionality with most of its backends is one phrase.
 
     >>> key_names(["Undefined", *BACKENDS, "FPGA"])
     ['Undefined', 'every backend', 'FPGA']

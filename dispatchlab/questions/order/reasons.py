@@ -54,10 +54,10 @@ class Reason:
     """The reason of a verdict.
 
     Args:
-        cause: what happens to which operator at which key, with the source location of each registration.
-        fix: the smallest change that removes it.
-        registrations: the numbers of the registrations that meet.
-        more: what else differs for the same reason, a sentence each.
+        cause: the operator, the key and what happens there, with the source location of each registration.
+        fix: the smallest change that removes the difference.
+        registrations: the numbers of the registrations that cause it.
+        more: sentences about other differences with the same reason.
         changes: the changes that were tried and help, each alone.
     """
 
@@ -76,7 +76,7 @@ def reason_of(
     Args:
         scenario: the scenario.
         found: what was found.
-        as_expected: whether that is what was expected.
+        as_expected: whether the verdict is as expected.
         engine: an engine on which changes and refusals can be tried; None for none.
     """
     if found.counterexample is not None:

@@ -85,7 +85,7 @@ class SchemaChange:
 
     Args:
         before: the schema; None when there was no def.
-        after: likewise.
+        after: the same for the second side.
         backward: why callers of the old schema break; None if they do not break.
         changes: a phrase for each difference.
     """
@@ -109,7 +109,7 @@ class Replaced:
         key: the key.
         reason: the kind of difference.
         before: the kernel in dumps.
-        after: likewise.
+        after: the same for the second side.
     """
 
     key: DispatchKey
@@ -188,7 +188,7 @@ class FallbackChange:
     Args:
         key: its key.
         before: `fallthrough` or `kernel`; None without a fallback.
-        after: likewise.
+        after: the same for the second side.
         debug: its debug text, of the new fallback if there is one.
     """
 
