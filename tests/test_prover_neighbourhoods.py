@@ -57,10 +57,10 @@ CHECKS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "roles": ((neighbourhoods, "_neighbourhoods", lambda *one: iter([next(_first_neighbourhoods(*one))])),),
     "observed": (
         (neighbourhoods.Knowledge, "observed", lambda *_: None),
-        (neighbourhoods._Proof, "_looks_as_direct", lambda *_: True),
+        (neighbourhoods.NeighbourhoodProof, "_looks_as_direct", lambda *_: True),
     ),
     "near": ((neighbourhoods, "NEAR_EDGES", 0),),
-    "far": ((neighbourhoods._Proof, "_look_far", lambda proof: proof.knowledge.check_all_visited()),),
+    "far": ((neighbourhoods.NeighbourhoodProof, "_look_far", lambda proof: proof.knowledge.check_all_visited()),),
 }
 
 
@@ -144,7 +144,7 @@ def test_an_interrupt_between_two_walks_keeps_what_was_covered(moment: str, monk
     def interrupted(*_: object, **_more: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(neighbourhoods._Proof, moment, interrupted)
+    monkeypatch.setattr(neighbourhoods.NeighbourhoodProof, moment, interrupted)
     with pytest.raises(Interrupted) as caught:
         explore(LabEngine("strict"), at_keys(20), [FOO])
     assert caught.value.exploration.verdict is Verdict.INCOMPLETE

@@ -310,19 +310,16 @@ def _largest(wanted: Iterable[Neighbourhood]) -> tuple[Neighbourhood, ...]:
     return tuple(reversed(kept))
 
 
-def explore_neighbourhoods(
-    space: StateSpace[Any],
-    plan: Plan,
-    count: int,
-    operators: Sequence[OperatorName],
-    *,
-    order: Chains = (),
-    seed: int = 0,
-    watch: Watch,
-    max_length: int | None = None,
-    numbers: Sequence[int],
-) -> Exploration:
-    """Explore the neighbourhoods of a plan, and check its assumptions.
+class _Found(NamedTuple):
+    """A counterexample, and its neighbourhood."""
+
+    example: Counterexample
+    members: tuple[int, ...]
+
+
+@dataclass
+class NeighbourhoodProof:
+    """An exploration of the neighbourhoods of a plan, which checks the assumptions of the plan.
 
     Args:
         space: the states.
@@ -334,27 +331,8 @@ def explore_neighbourhoods(
         watch: bounds and progress.
         max_length: ignore sequences longer than this.
         numbers: the numbers of the registrations in the result.
-
-    Returns:
-        As `explore_graph`, with sums over the neighbourhoods.
-
-    Raises:
-        NotReduced: a declaration of the engine is wrong, and there is no counterexample.
-        Interrupted: Ctrl-C; the error has the results so far.
     """
-    assert isinstance(space, Dependences)
-    return _Proof(space, plan, count, operators, order, seed, watch, max_length, numbers).run()
 
-
-class _Found(NamedTuple):
-    """A counterexample, and its neighbourhood."""
-
-    example: Counterexample
-    members: tuple[int, ...]
-
-
-@dataclass
-class _Proof:
     space: Any
     plan: Plan
     count: int
@@ -382,7 +360,12 @@ class _Proof:
         )
 
     def run(self) -> Exploration:
-        """Walk the shortest sequences over the whole scenario, then explore all neighbourhoods."""
+        """Walk the shortest sequences over the whole scenario, then explore all neighbourhoods.
+
+        Raises:
+            NotReduced: a declaration of the engine is wrong, and there is no counterexample.
+            Interrupted: Ctrl-C; the error has the results so far.
+        """
         try:
             return self._all()
         except Interrupted:
@@ -617,7 +600,7 @@ class _Proof:
 class _Far:
     """A sequence over the whole scenario; each step is compared with the declarations."""
 
-    def __init__(self, proof: _Proof) -> None:
+    def __init__(self, proof: NeighbourhoodProof) -> None:
         self._space = proof.space
         self._knowledge = proof.knowledge
         self._later = later_masks(proof.count, proof.order)

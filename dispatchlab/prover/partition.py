@@ -279,7 +279,7 @@ class _Run:
         count = len(part.indices)
         if count_edges(count, part.order) < least:
             return None
-        from dispatchlab.prover.neighbourhoods import MOST_REGISTRATIONS, explore_neighbourhoods, plan_of
+        from dispatchlab.prover.neighbourhoods import MOST_REGISTRATIONS, NeighbourhoodProof, plan_of
 
         plan = plan_of(space, count, part.operators, part.order, least=least)
         if plan is None:
@@ -288,17 +288,8 @@ class _Run:
             self.watch.total_edges = None  # how many exclude one another is not known
         elif self.watch.total_edges is not None:
             self.watch.total_edges += plan.edges - count_edges(count, part.order)
-        return explore_neighbourhoods(
-            space,
-            plan,
-            count,
-            part.operators,
-            order=part.order,
-            seed=self.seed,
-            watch=self.watch,
-            max_length=max_length,
-            numbers=part.indices,
-        )
+        about = space, plan, count, part.operators, part.order, self.seed, self.watch, max_length, part.indices
+        return NeighbourhoodProof(*about).run()
 
     def _space(self, part: Part) -> StateSpace[Any]:
         return self.engine.space([self.registrations[index] for index in part.indices], part.operators)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.errors import DispatchLabError
@@ -12,14 +11,11 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover.chains import Chains
-from dispatchlab.prover.limits import DEFAULT_WALK, Interrupted, Progress, WalkOptions
+from dispatchlab.prover.limits import Interrupted, Progress, WalkOptions
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.questions.order.report import Report
 from dispatchlab.scenario.scenario import Scenario
-
-if TYPE_CHECKING:
-    from dispatchlab.live.worker.engine import LiveEngine
 
 PASSES = 2
 """How many passes the two go together when nothing else is asked for."""
@@ -45,34 +41,6 @@ def check_model(engine: Engine) -> None:
     """
     if engine.name == "lab" or engine.semantics not in SEMANTICS:
         raise NoModelError(engine.name, engine.semantics)
-
-
-def conform(
-    engine: LiveEngine,
-    model: str,
-    scenario: Scenario,
-    options: WalkOptions = DEFAULT_WALK,
-    *,
-    progress: Callable[[Progress], None] | None = None,
-) -> Exploration:
-    """Walk the live engine and the lab engine side by side until they differ.
-
-    Args:
-        engine: the engine.
-        model: the semantics of the lab engine that it should have.
-        scenario: the registrations and the observed operators.
-        options: the seed, the number of passes, and their time limit; other options have no effect.
-        progress: a function that gets the progress about ten times a second.
-
-    Returns:
-        The result of `prover.lockstep.lockstep`.
-
-    Raises:
-        Interrupted: by Ctrl-C, with what was covered.
-    """
-    options = WalkOptions(seed=options.seed, passes=options.passes or PASSES, timeout_s=options.timeout_s)
-    about = scenario.registrations, scenario.operators, model, options
-    return engine.walk(f"{__name__}:beside_its_model", *about, order=scenario.order, progress=progress)
 
 
 def beside_its_model(
@@ -121,7 +89,9 @@ def conforming(
 
     assert isinstance(engine, LiveEngine)
     try:
-        together = conform(engine, engine.semantics, scenario, options, progress=progress)
+        walk = WalkOptions(seed=options.seed, passes=options.passes or PASSES, timeout_s=options.timeout_s)
+        about = scenario.registrations, scenario.operators, engine.semantics, walk
+        together = engine.walk(f"{__name__}:beside_its_model", *about, order=scenario.order, progress=progress)
     except Interrupted as error:
         return report.noted(sentence(error.exploration)), True
     report = report.noted(sentence(together))

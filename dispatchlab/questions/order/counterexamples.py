@@ -94,7 +94,7 @@ def kept_text(scenario: Scenario, report: Report, path: str) -> str | None:
         return None
     if kept_kind(path) is FileKind.PROGRAM:
         return program_of(scenario, report)
-    return cut_text(scenario, counterexample, report.semantics)
+    return scenario_text(cut(scenario, counterexample, report.semantics)[0])
 
 
 def kept_kind(path: str) -> FileKind:
@@ -158,15 +158,6 @@ def cut(
     number = {member: new for new, member in enumerate(members)}
     expected, actual = counterexample.expected_sequence, counterexample.actual_sequence
     return small, renumbered(expected, number), renumbered(actual, number)
-
-
-def cut_text(scenario: Scenario, counterexample: Counterexample, semantics: str) -> str:
-    """Return the cut scenario as the text of a file.
-
-    Raises:
-        UnwritableError: a registration cannot be written.
-    """
-    return scenario_text(cut(scenario, counterexample, semantics)[0])
 
 
 def program_text(scenario: Scenario, counterexample: Counterexample, semantics: str) -> str:
