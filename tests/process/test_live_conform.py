@@ -62,8 +62,9 @@ def test_a_difference_exits_with_1_and_has_the_shortest_sequence(tmp_path: Path)
     (tmp_path / "composites.yaml").write_text(COMPOSITES)
     (tmp_path / "sitecustomize.py").write_text(
         "import dispatchlab.questions.order.conformance as c\n"
-        "original = c.conform\n"
-        "c.conform = lambda engine, model, *rest, **more: original(engine, 'strict', *rest, **more)\n"
+        "original = c.beside_its_model\n"
+        "c.beside_its_model = lambda engine, registrations, operators, model, *rest, **more: "
+        "original(engine, registrations, operators, 'strict', *rest, **more)\n"
     )
     done = dispatchlab_started(
         tmp_path, "permute", "composites.yaml", "--engine", "torch", "--conform", "--format", "json", "--seed", "3"
