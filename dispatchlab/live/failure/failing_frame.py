@@ -21,8 +21,9 @@ def events_of_frames(error: BaseException, watch: ProgramWatch) -> tuple[Event, 
     """Return the facts from the user's frames of an exception and of its causes."""
     found: dict[tuple[str, str, str], Event] = {}
     for raised in raw_chain(error, hidden=False):
-        frames = [frame for frame, _ in walk_tb(raised.__traceback__) if watch.is_users(frame.f_code.co_filename)]
-        for frame in (*frames[:2], *frames[-3:]):
+        stack = [frame for frame, _ in walk_tb(raised.__traceback__)]
+        frames = [frame for frame in stack if watch.is_users(frame.f_code.co_filename)]
+        for frame in (*frames[:2], *frames[-3:], *filter(_is_handler_of_package, stack[-1:])):
             with suppress(Exception):
                 for event in _events(frame, watch, error):
                     found.setdefault((event.kind, event.subject, event.detail), event)
@@ -65,6 +66,12 @@ def _events(frame: FrameType, watch: ProgramWatch, error: BaseException) -> Iter
         owner = type(error.obj)
         if issubclass(owner, _tensor()) and owner.__module__.partition(".")[0] != "torch":
             yield Event("lost attribute", owner.__name__, str(error.name))
+
+
+def _is_handler_of_package(frame: FrameType) -> bool:
+    """Return whether a frame is in a handler that is not PyTorch's own."""
+    package = frame.f_globals.get("__name__", "").partition(".")[0]
+    return frame.f_code.co_name in _PROTOCOLS and package != "torch"
 
 
 def _tensor() -> Any:
