@@ -70,7 +70,7 @@ def diff(
     With --layer python or all, counts the entries of each registry of Python: only in A, only in B, or with
     another function. Names each registry that cannot be compared.
 
-    Exit codes: 0; with --exit-code, 1 if there is a difference (with --for, a difference for FILE).
+    Exit codes: 0. With --exit-code: 1 if there is a difference, or with --for, a difference for FILE.
 
     \b
     Examples:

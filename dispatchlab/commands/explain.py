@@ -70,8 +70,8 @@ def explain(
 
     ARG describes an argument: SPEC by position, or NAME=SPEC. Other tensors are on the CPU. SPEC is a device (cpu,
     cuda, meta, ...), a layout (sparse, csr, mkldnn, nested, ...), and any of quantized, requires_grad or grad,
-    conj, neg, zero, inference, python (a subclass that intercepts calls). Spaces or + stand between these words:
-    cpu+grad, "cuda sparse". Autocast, vmap and fake are no words of SPEC: see --mode. `none` means no tensor, and
+    conj, neg, zero, inference, python (a subclass that intercepts calls). Separate these words by spaces or +:
+    cpu+grad, "cuda sparse". For autocast, vmap and fake, see --mode. `none` means no tensor, and
     'list:cpu, cuda' a list of tensors. The key of a backend (PrivateUse1, SparseCUDA) means a tensor of that
     backend; any other key (Functionalize) is added to the keys of the tensor. For a factory, describe the result
     with device=, layout= and dtype=.

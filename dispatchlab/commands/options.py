@@ -195,8 +195,8 @@ semantics_option = click.option(
     "--semantics",
     metavar="NAME",
     type=SEMANTICS,
-    help="The dispatcher of the lab engine, such as torch-2.13. Or strict, pr35061, the file of a model, or torch for "
-    "the model of the installed PyTorch. Default: what the source names, or the newest PyTorch.",
+    help="Use this dispatcher in the lab engine: torch-2.13, strict, pr35061, the file of a model, or torch for the "
+    "model of the installed PyTorch. Default: the one that the source names, or the newest PyTorch.",
 )
 """`--semantics`, of the lab engine."""
 

@@ -10,7 +10,7 @@ from dispatchlab.commands.output import out
 
 @click.command(cls=Command)
 def schema() -> None:
-    """Print the JSON Schema of scenario files, which editors use to complete and check them.
+    """Print the JSON Schema of scenario files. With it, editors complete and check these files.
 
     \b
     Examples:

@@ -97,14 +97,12 @@ def _behind_fallback(subject: Subject, _: Iterable[RecordedOperator]) -> Iterato
             if subject.slot(operator, fallback.key).way is not Way.FALLBACK:
                 continue
             is_view = "-> Tensor(a)" in (operator.schema or "")
-            what = (
-                "the result is a copy, and what is written to it is lost" if is_view else "each call leaves the device"
-            )
+            what = "the result is a copy, so writes to it are lost" if is_view else "each call leaves the device"
             yield Found(
                 str(operator.name),
                 fallback.key,
-                f"it belongs to the operators of `core` and has no kernel for {fallback.key}; the fallback from "
-                f"{owner(fallback.debug)} takes its calls: {what}",
+                f"it is a `core` operator without a {fallback.key} kernel; the fallback from "
+                f"{owner(fallback.debug)} serves its calls: {what}",
                 (fallback.debug,),
                 Level.WARNING if is_view else Level.INFORMATION,
                 cause=str(fallback.key),
@@ -133,12 +131,12 @@ def _over_composite(subject: Subject, operators: Iterable[RecordedOperator]) -> 
             yield Found(
                 str(operator.name),
                 kernel.key,
-                f"the kernel from {owner(kernel.debug)} hides the composite one of {owner(composite.debug)}, which "
-                f"inference tensors of {backend} still run: two implementations of one operator",
+                f"the kernel from {owner(kernel.debug)} hides the composite one from {owner(composite.debug)}, but "
+                f"inference tensors of {backend} still run the composite one: two implementations of one operator",
                 (kernel.debug, composite.debug),
                 cause=str(kernel.key),
                 fix=f'm.impl("{operator.name.without_namespace}", fn) at {backend} as well, or drop the {kernel.key} '
-                "kernel, as the parts of the composite one have gradients of their own",
+                "kernel, because the operators that the composite one calls have gradients",
             )
 
 
@@ -152,8 +150,8 @@ def _autograd_alone(subject: Subject, operators: Iterable[RecordedOperator]) -> 
             yield Found(
                 str(operator.name),
                 kernel.key,
-                f"it has a kernel for {kernel.key} from {owner(kernel.debug)} and none for {backend}: what that "
-                f"kernel redispatches to, and each call under torch.inference_mode, raises",
+                f"it has a {kernel.key} kernel from {owner(kernel.debug)}, but no kernel for {backend}: a redispatch "
+                f"of that kernel raises, and so does each call under torch.inference_mode",
                 (kernel.debug,),
                 cause=str(kernel.key),
                 fix=f'm.impl("{operator.name.without_namespace}", fn) at {backend}',
@@ -175,8 +173,8 @@ def _for_another_device(subject: Subject, operators: Iterable[RecordedOperator])
             yield Found(
                 str(operator.name),
                 kernel.key,
-                f"{owner(kernel.debug)} registers a kernel for the CPU, and the same package brings {key} "
-                f"({owner(debug)}): it takes the place of PyTorch's own for every program that imports it",
+                f"{owner(kernel.debug)} registers a CPU kernel, but the package is for {key} "
+                f"({owner(debug)}): the kernel replaces PyTorch's own in every program that imports the package",
                 (kernel.debug,),
                 cause=str(key),
                 fix=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {key}, m)',
@@ -202,9 +200,9 @@ def _not_functionalized(subject: Subject, operators: Iterable[RecordedOperator])
         elif own is not None or operator.active_at(COMPOSITE) is not None:
             continue
         elif aliases:
-            trouble = "its result is an alias, and the functionalization of torch.compile refuses the call"
+            trouble = "its result is an alias, so the functionalization of torch.compile refuses the call"
         elif operator.name.name.endswith("_") and not operator.name.name.endswith("__") and not written:
-            trouble = "its name says that it writes, and its schema does not: torch.compile may move or drop the call"
+            trouble = "its name says that it writes, but its schema does not: torch.compile may move or drop the call"
         else:
             continue
         yield Found(
@@ -213,7 +211,7 @@ def _not_functionalized(subject: Subject, operators: Iterable[RecordedOperator])
             f"{operator.schema} has a kernel for {kernel.key} from {owner(kernel.debug)}: {trouble}",
             (kernel.debug, operator.debug),
             cause=trouble,
-            fix="mark what is written, as in Tensor(a!), and return nothing, or return a copy without an alias",
+            fix="mark the written arguments, as in Tensor(a!), and return nothing, or return a copy without an alias",
         )
 
 
@@ -237,8 +235,8 @@ def _at_another_key(subject: Subject, operators: Iterable[RecordedOperator]) -> 
                 yield Found(
                     str(operator.name),
                     kernel.key,
-                    f"{owner(kernel.debug)} registers a kernel for {kernel.key}, its package brings {key}{renamed}, "
-                    f"and no tensor of {other} can be made here: no call finds it",
+                    f"{owner(kernel.debug)} registers a {kernel.key} kernel, but its package is for {key}{renamed}, "
+                    f"and {other} has no tensors here: no call finds the kernel",
                     (kernel.debug,),
                     cause=str(kernel.key),
                     fix=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {right}, m)',

@@ -37,8 +37,8 @@ def _ambiguous(subject: Subject, operators: Iterable[RecordedOperator]) -> Itera
         yield Found(
             str(operator.name),
             other,
-            f"it has a composite kernel from {kernel_at(operator, COMPOSITE)} and one for {mine[0]} from "
-            f"{kernel_at(operator, mine[0])}, whose gradients share AutogradOther: a call that needs it raises",
+            f"it has a composite kernel from {kernel_at(operator, COMPOSITE)} and a {mine[0]} kernel from "
+            f"{kernel_at(operator, mine[0])}. Both apply at AutogradOther, so a call at this key raises",
             _debugs(operator, *mine, COMPOSITE),
             fix=f'lib.impl("{operator.name.without_namespace}", fn, "AutogradOther"), or CompositeExplicitAutograd '
             "for the composite kernel",
@@ -84,8 +84,8 @@ def _meta(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[F
             yield Found(
                 str(operator.name),
                 key,
-                f"tensors on the meta device run the {key} kernel from {kernel_at(operator, key)}, and tracers the "
-                f"parts of the composite one from {kernel_at(operator, COMPOSITE)}: two sources for one shape",
+                f"tensors on the meta device run the {key} kernel from {kernel_at(operator, key)}, but tracers "
+                f"decompose the composite one from {kernel_at(operator, COMPOSITE)}: the two may give different shapes",
                 tuple(kernel.debug for kernel in kernels),
                 Level.INFORMATION if fixed else Level.WARNING,
                 fix=f"drop the {key} kernel, or register the composite one as CompositeExplicitAutograd",
@@ -104,9 +104,9 @@ def _not_suppressed(subject: Subject, operators: Iterable[RecordedOperator]) -> 
             yield Found(
                 str(operator.name),
                 key,
-                f"the kernel from {kernel_at(operator, key)} does not suppress the composite one from "
-                f"{kernel_at(operator, COMPOSITE)} at {autograd}, as that of any other backend would: calls with "
-                "gradients decompose and never reach it",
+                f"the kernel from {kernel_at(operator, key)} does not replace the composite one from "
+                f"{kernel_at(operator, COMPOSITE)} at {autograd}, because PyTorch has no rule for {backend}: calls "
+                "with gradients never reach it",
                 _debugs(operator, key, COMPOSITE),
                 cause=str(key),
                 fix=f'lib.impl("{operator.name.without_namespace}", fn, "{autograd}"), where fn goes on to {key}',
@@ -116,7 +116,7 @@ def _not_suppressed(subject: Subject, operators: Iterable[RecordedOperator]) -> 
 # Note [Kernels given with a def]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # `m.def("op(Tensor x) -> Tensor", fn)` registers `fn` without a key, which means CompositeImplicitAutograd: "made of
-# other operators". Who writes it often means "the kernel". A dump does not tell it from an explicit key, but its two
+# other operators". The author often means "the kernel". A dump does not tell it from an explicit key, but its two
 # debug texts are those of one TORCH_LIBRARY block, where a composite kernel that is meant usually has a block of its
 # own. A Python library has one debug text for everything, so Python is known by the call that registered, if that is
 # known. Neither shows an accident, for a def with a composite kernel is right. A kernel for a backend, or for Meta,
@@ -151,7 +151,7 @@ def _given_with_def(subject: Subject, operators: Iterable[RecordedOperator]) -> 
             str(operator.name),
             COMPOSITE,
             f"the kernel of its def ({owner(operator.debug)}) names no key, which means CompositeImplicitAutograd, "
-            f"made of other operators; the one for {key} from {kernel_at(operator, key)} suggests that it is not",
+            f"made of other operators; the {key} kernel from {kernel_at(operator, key)} suggests that it is none",
             _debugs(operator, COMPOSITE, key),
             fix=f'm.def("{name}(...)"), and the kernel with a key: m.impl("{name}", '
             "torch::dispatch(c10::DispatchKey::CPU, fn))",

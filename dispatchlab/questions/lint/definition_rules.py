@@ -107,7 +107,7 @@ def _gone(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[F
         yield Found(
             str(before.name),
             None,
-            f"its def from {owner(before.debug)} was there and is gone with the Library that made it; {left}",
+            f"its def from {owner(before.debug)} was released with its Library; {left}",
             (before.debug,),
             fix='keep the Library in a variable of the module: lib = torch.library.Library("'
             f'{before.name.namespace}", "DEF")',
@@ -133,8 +133,8 @@ def _foreign(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
         yield Found(
             str(operator.name),
             None,
-            f"{mine} defines it ({owner(operator.debug)}) in a namespace of {whose}: when another package defines that "
-            "name as well, the second of the two cannot be imported",
+            f"{mine} defines it ({owner(operator.debug)}) in a namespace of {whose}: if another package also defines "
+            "this name, the second of the two packages cannot be imported",
             (operator.debug,),
             Level.INFORMATION if of is None else Level.WARNING,
             cause=mine,
@@ -168,9 +168,9 @@ def _alias_of_nothing(subject: Subject, operators: Iterable[RecordedOperator]) -
                 yield Found(
                     str(operator.name),
                     None,
-                    f"it returns {returned} ({owner(operator.debug)}), and no argument is in the alias set "
-                    f"{sets[0]}: torch.compile refuses an alias of nothing",
+                    f"it returns {returned} ({owner(operator.debug)}), but no argument has the annotation "
+                    f"({sets[0]}): torch.compile refuses an alias without an argument",
                     (operator.debug,),
-                    fix=f"write {returned.type} in the schema, or ({sets[0]}) behind the argument that it aliases",
+                    fix=f"write {returned.type} in the schema, or add ({sets[0]}) to the argument that it aliases",
                 )
                 break

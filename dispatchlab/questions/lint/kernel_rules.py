@@ -80,8 +80,8 @@ def _no_meta(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
         yield Found(
             str(operator.name),
             kernel.key,
-            f"it has a kernel for {kernel.key} from {owner(kernel.debug)} and none that gives a shape without running "
-            "(a Meta kernel): torch.compile and torch.export fail at it",
+            f"it has a {kernel.key} kernel from {owner(kernel.debug)}, but no Meta kernel, which computes the shape "
+            "without data: torch.compile and torch.export cannot trace it",
             (kernel.debug,),
             fix=_register_fake(operator),
         )
@@ -95,8 +95,8 @@ def _custom_op_without_fake(operator: RecordedOperator) -> Found:
     return Found(
         str(operator.name),
         DispatchKey.Meta,
-        f"custom_op made it at {owner(operator.debug)} and register_fake was not called for it: torch.compile and "
-        "torch.export fail at it",
+        f"custom_op made it at {owner(operator.debug)}, but register_fake was not called: torch.compile and "
+        "torch.export cannot trace it",
         (operator.debug,),
         cause="custom_op",
         fix=_register_fake(operator),
@@ -165,7 +165,7 @@ def _meta_alone(subject: Subject, operators: Iterable[RecordedOperator]) -> Iter
         yield Found(
             str(operator.name),
             fake.key,
-            f"the {fake.key} kernel from {kernel_at(operator, fake.key)} is all it has here: it can be traced, and "
+            f"it has only the {fake.key} kernel from {kernel_at(operator, fake.key)} here: it can be traced, but "
             "every call with data raises",
             (fake.debug,),
             fix=f'torch.library.register_kernel("{operator.name}", "cpu")(fn), or load the extension with its kernels',

@@ -31,7 +31,9 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
             winner, *losers = kernels
             them = " and of ".join(owner(kernel.debug) for kernel in losers)
             fixed = packages.are_one(operator, [(key, debug) for debug in debugs])
-            which = "which never runs" if fixed else "because it came later: another order of imports, another kernel"
+            which = (
+                "which never runs" if fixed else "because it came later; in another order of imports, another one wins"
+            )
             yield Found(
                 str(operator.name),
                 key,
@@ -56,17 +58,17 @@ def _overwritten(registrations: Iterable[PythonRegistration]) -> Iterator[Found]
             continue
         sites = [f"registered at {one.site or one.function}" for one in (winner, *losers)]
         fixed = len({site.partition("/")[0] for site in sites}) == 1
-        which = "which never runs" if fixed else "because it came later: another order of imports, another function"
+        which = "which never runs" if fixed else "because it came later; in another order of imports, another one wins"
         where = f"{winner.registry}{f' {key}' if key else ''}"
         them = " and of ".join(dict.fromkeys(map(owner, sites[1:])))
         yield Found(
             operator,
             None,
-            f"the entry in {where} from {owner(sites[0])} took the place of that of {them}, {which}",
+            f"the entry in {where} from {owner(sites[0])} replaced that of {them}, {which}",
             tuple(sites),
             Level.INFORMATION if fixed else Level.WARNING,
             cause=" over ".join(dict.fromkeys(map(file_in, sites))),
-            fix="remove one of the two, or import the package that is to win after the other one",
+            fix="remove one of the two, or import the package that should win after the other one",
         )
 
 
