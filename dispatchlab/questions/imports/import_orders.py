@@ -12,6 +12,7 @@ from math import factorial
 from pathlib import Path
 
 from dispatchlab.model.order_run import PROCESS, SUCCEEDS, Order, OrderRun
+from dispatchlab.model.snapshot import main_key
 from dispatchlab.registries.debug_text import file_in, keys_text, sites_in, stale_order_text
 from dispatchlab.views.formatting import counted
 
@@ -298,7 +299,7 @@ def _stale(operator: str, kernels: Sequence[tuple[str, str]], sides: Sequence[Se
     """Return the cause and the fix if slots differ, but registrations do not."""
     heads = (line.partition(": ")[0] for side in sides for line in side)
     keys = list(dict.fromkeys(head for head in heads if "::" not in head))  # the others are about the operator
-    key = keys[0] if keys else "every key"
+    key = main_key(keys) if keys else "every key"
     cause = f"{stale_order_text(keys_text(key, len(keys)), kernels, operator=operator)}; no dump shows it"
     # One kernel more does not help where several keys differ.
     one_key = f'drop one of the two, or lib.impl("{operator.partition("::")[2]}", fn, "{key}")'
