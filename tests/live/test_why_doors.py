@@ -226,6 +226,22 @@ def test_python_asks_about_an_exception(tmp_path: Path) -> None:
     assert ended.stderr.rstrip().endswith("WHY306 an operator without a kernel for a backend")
 
 
+def test_threads_and_sitecustomize_show_a_cause_once(tmp_path: Path) -> None:
+    turn_on = "import dispatchlab\ndispatchlab.watch_exceptions()\n"
+    (tmp_path / "sitecustomize.py").write_text(turn_on)
+    (tmp_path / "program.py").write_text(turn_on + MISSING + "import threading\ndef work():\n    " + CALL)
+    with (tmp_path / "program.py").open("a") as program:
+        program.write("thread = threading.Thread(target=work)\nthread.start()\nthread.join()\n")
+    path = os.pathsep.join((str(tmp_path), str(ROOT)))
+    command = [sys.executable, "program.py"]
+    ended = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0
+    assert ended.stderr.count("\ncause: ") == 1
+    assert ended.stderr.rstrip().endswith("WHY306 an operator without a kernel for a backend")
+
+
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python in a folder."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -73,7 +73,7 @@ class ProgramWatch:
 
     def is_users(self, file: str) -> bool:
         """Return whether a file belongs to the user, not to an installed package."""
-        if file.startswith(self.owned):
+        if file.startswith((*self.owned, "<ipython-input-")):
             return True
         generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or "torchinductor_"
         if file.startswith(("<", OURS)) or "site-packages" in file or generated in file:

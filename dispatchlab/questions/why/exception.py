@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 from types import TracebackType
 from typing import Any
 
@@ -51,24 +53,16 @@ def why_exception(
 
 
 def watch_exceptions() -> ProgramWatch:
-    """Watch this process, and print the reason below each exception that ends it or a cell of a notebook.
+    """Watch this process, and print the reason below each exception that ends it, a thread, or a notebook's cell.
 
     Call it before torch is imported: registrations that were made before have no lines.
     """
-    watch = ProgramWatch(os.getcwd())
-    start(watch)
-    show = sys.excepthook
-
-    def excepthook(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
-        show(kind, error, at)
-        if isinstance(error, Exception) and "torch" in sys.modules:
-            _show(error, watch)
+    watch = _watch_process()
 
     def in_cell(shell: Any, kind: type[BaseException], error: BaseException, at: TracebackType, **_: object) -> None:
         shell.showtraceback()
         _show(error, watch)
 
-    sys.excepthook = excepthook
     if "IPython" in sys.modules:
         shell = sys.modules["IPython"].get_ipython()
         if shell is not None:
@@ -76,7 +70,28 @@ def watch_exceptions() -> ProgramWatch:
     return watch
 
 
-def _show(error: BaseException, watch: ProgramWatch) -> None:
+@cache
+def _watch_process() -> ProgramWatch:
+    """Watch this process from now on, and show the reason below exceptions that end it or a thread."""
+    watch = ProgramWatch(os.getcwd())
+    start(watch)
+    show, show_of_thread = sys.excepthook, threading.excepthook
+
+    def excepthook(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
+        show(kind, error, at)
+        _show(error, watch)
+
+    def in_thread(failed: threading.ExceptHookArgs) -> None:
+        show_of_thread(failed)
+        _show(failed.exc_value, watch)
+
+    sys.excepthook, threading.excepthook = excepthook, in_thread
+    return watch
+
+
+def _show(error: BaseException | None, watch: ProgramWatch) -> None:
+    if not isinstance(error, Exception) or "torch" not in sys.modules:
+        return
     with suppress(Exception):
         answer = why_exception(error, watch)
         sys.stderr.write(why_view(answer).text() if answer.code else "")

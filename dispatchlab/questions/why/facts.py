@@ -330,7 +330,7 @@ class Words(dict[str, Any]):
     def kernels_at(self) -> str:
         """The keys of the operator's kernels with their lines."""
         events = self.failure.registrations(self.operator.name)
-        lines = {event.detail: str(event.at) for event in events if event.kind == "impl"}
+        lines = {event.detail: str(event.at) for event in events if event.kind == "impl" and event.at}
         sites = {key: lines.get(key) or short_site(site) for key, site in self.operator.kernels.items()}
         return listed(f"{key} ({site})" if site else key for key, site in sites.items())
 
