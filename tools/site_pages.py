@@ -1,9 +1,9 @@
 """The hook of mkdocs: pages that are made while the site is built, links that leave docs/, and pictures.
 
 mkdocs.yml names this file. The pages that are made: the API reference, one page for each topic of `scenarios/`, the
-fields of scenario files, the list of lint rules, the notebooks with what their cells show, CONTRIBUTING.md and
-CHANGELOG.md. A link from docs/ to another file of the checkout leads to its page on the site, or else to the file on
-GitHub; a file that does not exist is an error.
+fields of scenario files, the list of lint rules, the pages of causes, the notebooks with what their cells show,
+CONTRIBUTING.md and CHANGELOG.md. A link from docs/ to another file of the checkout leads to its page on the site, or
+else to the file on GitHub; a file that does not exist is an error.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
+from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -31,6 +32,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from dispatchlab.questions.lint.rules import RULES  # noqa: E402  # of this checkout
+from dispatchlab.questions.why.cause import Cause, causes  # noqa: E402
 from dispatchlab.scenario.load import json_schema, load_scenario  # noqa: E402
 
 _LOG = logging.getLogger("mkdocs.hooks.site_pages")
@@ -262,6 +264,72 @@ def _lint() -> Iterator[tuple[str, str]]:
     )
 
 
+# -- causes of failures
+
+
+def _causes() -> Iterator[tuple[str, str]]:
+    """The page of each cause, with messages and their fixed words, by which the search finds it."""
+    rows, raised = [], json.loads(_read("tools/cause_messages.json"))
+    for cause in causes_with_pages():
+        title = f"{cause.title[0].upper()}{cause.title[1:]}"
+        rows.append(f"| [{cause.code}]({cause.code}.md) | {title} |")
+        expressions = (*cause.pattern, *(each for row in cause.rows for each in row.pattern))
+        said = [raised.get(cause.code, ""), *(text for each in expressions for text in fixed_words(each))]
+        messages = "".join(f"{text}\n" for text in dict.fromkeys(filter(None, said)))
+        head = (
+            f"Python or PyTorch says, for example:\n\n```text\n{messages}```\n\n## Fails\n"
+            if messages
+            else "## Fails\n"
+        )
+        yield f"causes/{cause.code}.md", cause.page.replace("## Fails\n", head, 1)
+    yield (
+        "causes/index.md",
+        "# Causes of failures\n\n"
+        "`dispatchlab why` names one of these causes. `dispatchlab rule WHY306` prints a page in the terminal.\n"
+        "To find a cause by a message, paste the message into the search.\n\n"
+        "| code | cause |\n|---|---|\n" + "\n".join(rows) + "\n",
+    )
+
+
+def causes_with_pages() -> list[Cause]:
+    """The causes that have a page, by number."""
+    return sorted((cause for cause in causes() if cause.file.is_file()), key=lambda cause: cause.code)
+
+
+_LEAST_WORDS = 2
+
+
+def fixed_words(expression: str) -> list[str]:
+    """The texts that an expression matches, with `...` for what varies; without those of a single word."""
+    texts = (" ".join(re.sub(r"(\.\.\.\s*)+", "... ", text).split()) for text in _texts(_parser.parse(expression)))
+    return [text for text in texts if len(re.findall(r"[A-Za-z_]{3,}", text)) >= _LEAST_WORDS]
+
+
+def _texts(parsed: Iterable[Any]) -> list[str]:
+    texts = [""]
+    for kind, value in parsed:
+        texts = [text + end for text in texts for end in _ends(str(kind), value)][:20]
+    return texts
+
+
+def _ends(kind: str, value: Any) -> list[str]:
+    match kind:
+        case "LITERAL":
+            return [chr(value)]
+        case "SUBPATTERN":
+            return _texts(value[3])
+        case "BRANCH":
+            return [text for option in value[1] for text in _texts(option)]
+        case "MAX_REPEAT" | "MIN_REPEAT":
+            return _texts(value[2]) if value[1] == 1 else ["..."]
+        case "IN" if all(str(one) == "LITERAL" for one, _ in value):
+            return [chr(value[0][1])]
+        case "AT" | "ASSERT" | "ASSERT_NOT":
+            return [""]
+        case _:
+            return ["..."]
+
+
 # -- the hook
 
 
@@ -270,6 +338,7 @@ def _made_pages() -> dict[str, str]:
         **dict(_reference()),
         **dict(_scenarios()),
         **dict(_lint()),
+        **dict(_causes()),
         **{f"notebooks/{path.stem}.md": _notebook(path) for path in notebooks()},
         "contributing.md": _read("CONTRIBUTING.md"),
         "changelog.md": _read("CHANGELOG.md"),
@@ -282,6 +351,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     made = {
         "scenarios/": ["scenarios/index.md", *(f"scenarios/{topic}.md" for topic in topics())],
         "lint/": ["lint/index.md", *(f"lint/{rule.code}.md" for rule in RULES)],
+        "causes/": ["causes/index.md", *(f"causes/{cause.code}.md" for cause in causes_with_pages())],
         "reference/": ["reference/index.md", *reference],
         "notebooks/": [f"notebooks/{path.stem}.md" for path in notebooks()],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import html.parser
+import json
 import os
 import re
 import shutil
@@ -22,7 +23,7 @@ pytest.importorskip("material", reason="mkdocs-material is not installed: pip in
 pytest.importorskip("mkdocstrings", reason="mkdocstrings is not installed: pip install -e '.[docs]'")
 
 from tests.effort import crossed
-from tools.site_pages import SITE, SOURCE, public_packages, topics
+from tools.site_pages import SITE, SOURCE, causes_with_pages, public_packages, topics
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = shutil.which("chromium")
@@ -310,3 +311,34 @@ def test_axe_finds_nothing_serious_in_the_main_pages(browser: Any, address: str,
         ]
     page.context.close()
     assert found == []
+
+
+PASTED = {
+    "WHY306": "This could be because the operator doesn't exist for this backend, or was omitted during",
+    "WHY101": "'_OpNamespace' object has no attribute",
+    "WHY401": "there was no fake impl registered",
+    "WHY612": "must not also be an input to this custom operator",
+    "WHY202": "Only a single TORCH_LIBRARY can be used to register the namespace",
+    "WHY601": "Batching rule not implemented for",
+    "WHY801": "handlers returned NotImplemented",
+    "WHY201": "Tried to register an operator with the same name and overload name multiple times",
+    "WHY503": "Inference tensors cannot be saved for backward",
+    "WHY207": "infer_schema(func): Parameter has unsupported type",
+    "WHY406": "Could not guard on data-dependent expression",
+    "WHY704": "does not have a sharding strategy registered",
+}
+"""What PyTorch says, as a user pastes it into the search."""
+
+
+@pytest.mark.parametrize("code", PASTED)
+def test_the_page_of_a_cause_has_the_words_of_the_message(code: str, site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    parts = [part["text"] for part in index["docs"] if part["location"].startswith(f"causes/{code}.html")]
+    text = html.unescape(re.sub(r"<[^>]+>", " ", " ".join(parts)))
+    assert [word for word in PASTED[code].split() if word.strip("',") not in text] == []
+
+
+def test_the_messages_are_of_causes_with_pages() -> None:
+    messages = json.loads((ROOT / "tools" / "cause_messages.json").read_text(encoding="utf-8"))
+    assert messages.keys() <= {cause.code for cause in causes_with_pages()}
+    assert sum(map(bool, messages.values())) > 120
