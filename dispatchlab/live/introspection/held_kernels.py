@@ -26,7 +26,6 @@ from dispatchlab.live.introspection.slot_memory import (
     memory_layout,
 )
 from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG, PROVENANCE_OF_ALIAS, Provenance, aliases_of, entry_text
-from dispatchlab.model.keys import DispatchKey
 from dispatchlab.registries.model import RecordedKernel
 
 # Note [Reading the registered kernels]
@@ -89,8 +88,9 @@ class SlotReader:
             at_key = [kernel for kernel in kernels if kernel.key.name == key]
             if len(at_key) != len(words):
                 return None
-            shown = (entry_text(one.debug, _provenance(one.key), fallthrough=one.is_fallthrough) for one in at_key)
-            texts.update(zip(words, shown, strict=True))
+            for word, one in zip(words, at_key, strict=True):
+                provenance = PROVENANCE_OF_ALIAS.get(one.key, Provenance.KERNEL)
+                texts[word] = entry_text(one.debug, provenance, fallthrough=one.is_fallthrough)
         rows = rows_of(table)
         held = SlotView(where.layout, entry).fingerprints().tolist()
         of_alias = {end: _first_words(keys, registered) for end, keys in _ALIASES.items()}
@@ -119,10 +119,6 @@ _GONE = entry_text("a kernel that is no longer registered", Provenance.KERNEL, f
 _KERNEL, _FALLBACK = f"[{Provenance.KERNEL}]", f"[{Provenance.FALLBACK}]"
 _ALIASES = {f"[{shown}]": tuple(key.name for key in aliases_of(shown)) for shown in Provenance}
 """The keys of the kernels that rows with an end are from; none for kernels of the row's own key."""
-
-
-def _provenance(key: DispatchKey) -> Provenance:
-    return PROVENANCE_OF_ALIAS.get(key, Provenance.KERNEL)
 
 
 def _first_words(keys: Sequence[str], registered: dict[str, list[int]]) -> int | None:

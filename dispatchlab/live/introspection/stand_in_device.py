@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -143,7 +143,7 @@ class _Device:
             library = module.library.Library(namespace, "IMPL")
             base, _, overload = rest.partition(".")
             one = getattr(getattr(getattr(module.ops, namespace), base), overload or "default")
-            library.impl(rest, _bound(self.called, one), "PrivateUse1")
+            library.impl(rest, partial(self.called, one), "PrivateUse1")
             self._libraries.append(library)
         lazy = module.library.Library("aten", "IMPL")
         for key in ("Conjugate", "Negative"):  # whose fallback clones, which copies, and so on without end
@@ -279,10 +279,6 @@ class _Device:
         return self._set.redispatch(
             self._cpu, tensor, source.untyped_storage(), source.storage_offset(), tuple(source.shape), source.stride()
         )
-
-
-def _bound(function: Callable[..., Any], op: Any) -> Callable[..., Any]:
-    return lambda *positional, **named: function(op, *positional, **named)
 
 
 def _without_numbers(op: Any, positional: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -114,13 +114,6 @@ class Words(dict[str, Any]):
         return f" of {found[1]}" if found is not None else ""
 
     @property
-    def function_at(self) -> str:
-        """` at FILE:LINE` of the latest function that the program registered for the operator."""
-        events = self.failure.of("function")
-        at = next((event.at for event in reversed(events) if event.subject == self["op"] and event.at), None)
-        return f" at {at}" if at else ""
-
-    @property
     def given_schema(self) -> str:
         """A schema with the types that a kernel returned."""
         given, counted = self["given"], re.match(r"(\d+) values", self["given"])
@@ -146,8 +139,8 @@ class Words(dict[str, Any]):
 
     @property
     def unaliased(self) -> str:
-        """The schema of the groups `inputs` and `result` without aliases."""
-        return re.sub(r"Tensor\(\w+\)", "Tensor", f"{self.base}{self['inputs']} -> {self['result']}")
+        """The schema of the group `refused` without aliases."""
+        return re.sub(r"\([a-z]\d*!?\)", "", self["refused"])
 
     @property
     def register_autograd(self) -> str:
@@ -363,8 +356,3 @@ class Words(dict[str, Any]):
             for event in events
             if event.kind not in ("define", "impl") or str(event.at) not in inside
         )[:6]
-
-    @property
-    def made_at(self) -> str:
-        """The lines that made the operator."""
-        return " and ".join(line.partition(": ")[0] for line in self.made_twice)

@@ -15,8 +15,8 @@ A fix is a text, or one of
 
 - `needs WHAT: TEXT`, which is not tried;
 - `otherwise: TEXT`, which is shown if no other fix worked in a trial;
-- `wrap: <>.float()` or `wrap <>.float(): TEXT`, which is put around each tensor of the call;
-- `word: OLD -> NEW` and `swap OLD -> NEW: TEXT`, which change the call;
+- `wrap <>.float(): TEXT`, which is put around each tensor of the call;
+- `swap OLD -> NEW: TEXT`, which changes the call;
 - `code: TEXT`, which is run; `within CONTEXT: TEXT`, which imports a context and enters it; `outer SETUP: TEXT`, which
   is run after SETUP, and repeats the call that led into PyTorch, not the call that failed inside of a
   kernel.
@@ -140,14 +140,8 @@ def _said(texts: tuple[str, ...], words: Words, make: Callable[[str, Words], Any
 def _fix(text: str, words: Words) -> Fix:
     kind, _, rest = text.partition(": ")
     rest = _fill(rest, words)
-    if kind == "wrap":
-        shown, _, note = rest.partition("  # ")
-        return Fix(text=shown.replace("<>", "x") + (f"  # {note}" if note else ""), wrap=shown.replace("<>", "{}"))
     if kind.startswith("wrap ") and "<>" in kind:
         return Fix(text=rest, wrap=_fill(kind.removeprefix("wrap "), words).replace("<>", "{}"))
-    if kind == "word":
-        old, new = rest.split(" -> ")
-        return Fix(text=f"x{new}...)", old=old, new=new)
     if swap := re.fullmatch(r"swap (.*) -> (.*)", kind):
         return Fix(text=rest, old=_fill(swap[1], words), new=_fill(swap[2], words))
     if context := re.fullmatch(r"within ([\w.]+)\.(\w+\(.*)", kind):

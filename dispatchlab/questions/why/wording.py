@@ -98,12 +98,6 @@ def needed_arguments(declaration: str) -> str:
     return ", ".join(f"{name}={name}" if keywords and f" {name}" not in positional else name for name in names)
 
 
-def latest_kernel(failure: Failure, name: str, *, first: bool = False) -> str:
-    """Return ` at FILE:LINE` of the latest kernel of an operator, or of the first."""
-    impls = [event for event in failure.registrations(name) if event.kind == "impl" and event.at]
-    return f" at {impls[0 if first else -1].at}" if impls else ""
-
-
 def function_of(failure: Failure, frame: Position | None) -> Event | None:
     """Return the registered function of the program that a frame is in, the innermost."""
     lines: dict[int, Event] = {}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dispatchlab.model.failure import Event, Failure, OperatorFacts
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
-from dispatchlab.questions.why.wording import arguments_of, function_of, listed
+from dispatchlab.questions.why.wording import function_of
 
 
 @looks_for("WHY506")
@@ -40,15 +40,6 @@ def _counts(failure: Failure, *, own: bool) -> dict[str, object]:
     wanted, given = (int(count) - own for count in found.groups()) if found is not None else (0, 0)
     plain = ", ".join(["grad", *["None"] * (wanted - 1)])
     return {"wanted_count": wanted, "given_count": given, "plain_gradients": plain}
-
-
-@looks_for("WHY509")
-def formula_refused(words: Words) -> Mapping[str, object]:
-    """Find the arguments that the operator writes, and a schema for an operator that writes nothing."""
-    schema = words["refused"]
-    written = [argument for kind, argument in arguments_of(schema) if "!" in kind]
-    arguments = re.sub(r"\([a-z]\d*!?\)", "", schema.partition(" -> ")[0].partition("(")[2])
-    return saw(refused_writes=listed(written), first_write=next(iter(written), ""), plain_arguments=arguments)
 
 
 @looks_for("WHY508")

@@ -10,7 +10,7 @@ from dispatchlab.model.failure import Failure
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
 from dispatchlab.questions.why.pasted_traceback import RecordedFacts
-from dispatchlab.questions.why.wording import function_of, latest_kernel, listed
+from dispatchlab.questions.why.wording import function_of, listed
 from dispatchlab.registries.builds import cuda_registry
 from dispatchlab.registries.file import open_bundled
 
@@ -22,7 +22,7 @@ def backward_of_override(words: Words) -> Mapping[str, object] | None:
     forward = failure.registry.operator(name.removesuffix("_backward")) if name.endswith("_backward") else None
     if forward is None or not {"CompositeImplicitAutograd", words.key} <= set(forward.kernels):
         return None
-    return saw(forward=forward.name, forward_base=forward.base, forward_at=latest_kernel(failure, forward.name))
+    return saw(forward=forward.name, forward_base=forward.base)
 
 
 @looks_for("WHY305")

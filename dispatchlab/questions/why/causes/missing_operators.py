@@ -10,7 +10,7 @@ from dispatchlab.live.failure.definition_search import find_definition, last_ver
 from dispatchlab.model.failure import Failure, Position
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
-from dispatchlab.questions.why.wording import latest_kernel, listed, nearest, nth_argument
+from dispatchlab.questions.why.wording import listed, nearest, nth_argument
 
 
 def _names(failure: Failure, namespace: str) -> list[str]:
@@ -67,7 +67,7 @@ def no_definition(words: Words) -> Mapping[str, object] | None:
     if facts.schema or not facts.kernels:
         return None
     others = [n for n in _names(failure, facts.namespace) if n != words.op and _has_def(failure, n)]
-    return saw(kernel_at=latest_kernel(failure, words.op, first=True), meant=nearest(words.op, others))
+    return saw(meant=nearest(words.op, others))
 
 
 @looks_for("WHY112")
