@@ -317,8 +317,8 @@ def of_class(tensor: Tensor, kind: type[T], alias: Callable[[Tensor], Tensor] | 
     viewed = tensor if alias is None else alias(tensor)
     if alias is not None and viewed.key_bits & PYTHON_KEYS.bits and not issubclass(kind, type(viewed)):
         message = (
-            f"a tensor of class {kind.__name__} cannot be made of one whose handler returns "
-            f"{type(viewed).__name__}: make it of the tensor that is wrapped"
+            f"a tensor of class {kind.__name__} cannot wrap a tensor whose handler returns "
+            f"{type(viewed).__name__}: wrap its inner tensor"
         )
         raise CallError(ErrorKind.OTHER, message, {"class": kind.__name__})
     made = shallow_copy(viewed, kind)

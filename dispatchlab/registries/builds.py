@@ -113,7 +113,7 @@ def default_registry(keys: Iterable[DispatchKey | str] = ()) -> Default:
     name = None if torch is None else bundled_for(torch)
     if torch is None or name is None:
         newest = newest_bundled()
-        why = "no PyTorch is installed" if torch is None else f"there is none of the installed PyTorch {torch}"
+        why = "no PyTorch is installed" if torch is None else f"no bundled one is of the installed PyTorch {torch}"
         return Default(newest, f"{newest} answers, the newest registry here: {why}")
     named = [DispatchKey.__members__.get(key) if isinstance(key, str) else key for key in keys]
     if any(backend_named(key) == "CUDA" for key in named if key is not None):

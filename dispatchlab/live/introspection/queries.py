@@ -169,5 +169,5 @@ def limits_of(unknown: tuple[str, ...]) -> str:
     """Return a sentence about what works, and what does not, with a PyTorch that has these unknown keys."""
     return (
         f"it has {first_of(unknown, 3)}, which dispatchlab does not know: registering, releasing and reading slots "
-        "work; what is registered there cannot be recorded, written in a scenario or predicted"
+        "work; registrations at such a key cannot be recorded, written in a scenario or predicted"
     )

@@ -59,7 +59,7 @@ def schema(subject: Subject) -> None:
         raise
     if subject.name in subject.watch.unknown and not changed:
         subject.watch.note("wrote nothing", subject.name, str(len(subject.inputs)))
-        raise WrongResultError(f"{subject.name} changed none of the arguments that it is said to write")
+        raise WrongResultError(f"{subject.name} changed no argument that its schema marks as written")
 
 
 def _changed(subject: Subject) -> set[str]:

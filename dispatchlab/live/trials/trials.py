@@ -126,7 +126,7 @@ def run_trials(subject: Subject, names: Sequence[str], *, before: str = "") -> I
             said = _WHAT.findall(copy.printed())
             broken = -copy.code in _BY_VALUES or _HEAP.search(copy.printed())
             if broken and left[0] in _FIRST and not said and not subject.given:
-                why = f"{how_it_ended(copy.code)} on a generated input, which may be none of its own"
+                why = f"{how_it_ended(copy.code)} on a generated input, which the operator may not be meant for"
                 yield TrialRun(operator=subject.name, trial=left[0], status="open", why=why)
                 return
             text = said[-1] if said else f"the process ended with exit code {copy.code}"

@@ -82,7 +82,7 @@ def _notes(report: LintReport) -> Iterator[str]:
     if report.known:
         yield f"not shown: {counted(report.known, 'finding')} of PyTorch itself or of the source that is compared with"
     if report.own:
-        yield f"{counted(report.own, 'operator')} that PyTorch registered for itself left out"
+        yield f"{counted(report.own, 'operator')} left out, which only PyTorch registered"
     for package, count in report.others.items():
         yield f"{counted(count, 'finding')} about operators of {package} left out: dispatchlab check {package}"
     for code, why in report.not_checked.items():

@@ -15,8 +15,8 @@ _MEANING = {
     Way.DIRECT: "a kernel at the key itself",
     Way.COMPOSITE: "a kernel at an alias key that covers it",
     Way.FALLBACK: "the backend fallback of the key",
-    Way.AMBIGUOUS: "two kernels could be meant, and a call raises",
-    Way.MISSING: "nothing, and a call raises",
+    Way.AMBIGUOUS: "two kernels match, so a call raises",
+    Way.MISSING: "no kernel, so a call raises",
 }
 _MOODS: dict[Way, b.Mood] = {
     Way.DIRECT: "kernel",
@@ -67,7 +67,7 @@ def _blocks(report: CoverageReport) -> Iterator[b.Block]:
     yield b.Table("", ("way", "operators", "part", "what runs"), tuple(_way(report, way, total) for way in Way))
     rows = tuple(_row(one) for one in found.operators if not report.listed or one.filled.way in report.listed)
     table = b.Table("", ("operator", "way", "kernel"), rows)
-    title = f"{len(rows):,}, {' and '.join(map(str, report.listed)) or 'of every way: see --list'}"
+    title = f"{len(rows):,}, {' and '.join(map(str, report.listed)) or 'of all ways: see --list'}"
     yield b.Section("Operators", (b.Folded(title, (table,), is_open=bool(report.listed)),))
 
 

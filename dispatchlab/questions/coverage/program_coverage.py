@@ -179,7 +179,7 @@ def _program(one: ProgramOnDevice, found: ProgramCoverage) -> Iterator[Line]:
     elif not one.unserved and not one.error:
         yield Line(f"{one.program}: runs; {number}", "good", indent=2)
     if one.unserved:
-        text = f"{one.program}: no kernel of the CPU can stand in for {one.unserved}: what follows is not seen"
+        text = f"{one.program}: no kernel of the CPU can stand in for {one.unserved}: later calls are not seen"
         yield Line(text, "warn", indent=2)
     if one.error:
-        yield Line(f"{one.program}: raises {one.error.splitlines()[0]}: what follows is not seen", "warn", indent=2)
+        yield Line(f"{one.program}: raises {one.error.splitlines()[0]}: later calls are not seen", "warn", indent=2)

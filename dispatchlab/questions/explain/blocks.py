@@ -156,7 +156,7 @@ def explanation_notes(explained: ExplainedOperator) -> Iterator[str]:
     model = model_for(inspection.build or inspection.semantics)
     if others := other_keys_of_calls(model):
         shown = first_of(others, _KEYS_SHOWN)
-        yield f"key sets are those of {CALLS}; in {model} these keys are others, or stand elsewhere: {shown}"
+        yield f"key sets are those of {CALLS}; in {model} these keys are different or in another order: {shown}"
 
 
 # -- JSON

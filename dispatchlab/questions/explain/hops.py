@@ -149,7 +149,7 @@ def _first_hop(table: _Table, caller: _Caller) -> Hop:
     keys = table.skipped_from(base)
     left_out = [*_excluded(everything, base, thread), *_fallthroughs(table, base, keys)]
     left_out.sort(key=lambda left: -left.key.slot)
-    why = "the keys of the arguments and those that the thread includes, without those that it excludes"
+    why = "the keys of the arguments, plus the keys that the thread includes, minus the keys that it excludes"
     return _hop(table, "call", why, keys, tuple(left_out), start=everything)
 
 
@@ -249,13 +249,13 @@ def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema
     if hop.refusal is not None or kernel is None:
         return _End(f"the call fails: {hop.refusal}")
     if kernel.reason is Provenance.MATH:
-        return _End("a composite kernel: it redispatches no further, and what it calls dispatches anew")
+        return _End("a composite kernel: it redispatches no further; its inner calls are dispatched anew")
     rule = rule_of(key, kernel, view.by_rule, view.name)
     if key.functionality <= DispatchKey.NestedTensor:
         if kernel.reason is Provenance.FALLBACK:
             return _End(f"the {kernel.reason} of {key}: it serves every operator that has no kernel there")
         if kernel.reason in (Provenance.DEFAULT_BACKEND, Provenance.CATCH_ALL):
-            return _End("a kernel for all backends: it redispatches no further, and what it calls dispatches anew")
+            return _End("a kernel for all backends: it redispatches no further; its inner calls are dispatched anew")
         return _End("a backend kernel: it does the work and redispatches no further")
     if rule.does is Does.SLICES and not caller.has_tensors():
         return _called_without(key, caller, _CALLS_ANEW)

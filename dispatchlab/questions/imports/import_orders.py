@@ -290,9 +290,9 @@ def _difference(what: str, one: OrderRun, other: OrderRun) -> Difference:
 
 
 _ONE_ORDER = "keep one of the two, or import one of these modules from the other, so that one order is left"
-_READ_LATE = "look it up when it is needed and not while the module is imported, or import what it depends on first"
+_READ_LATE = "look it up when you need it, not while the module is imported, or first import what it depends on"
 _NEEDS = "import in a module what it needs, so that it can be imported first"
-_ALWAYS = "register it in every order, and do not ask what was imported before"
+_ALWAYS = "register it in every order, without checking what was imported before"
 
 
 def _stale(operator: str, kernels: Sequence[tuple[str, str]], sides: Sequence[Sequence[str]]) -> tuple[str, str]:

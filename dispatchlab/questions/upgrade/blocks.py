@@ -263,7 +263,7 @@ def _functions(change: PythonChange) -> Iterator[str]:
 def _package(found: PackageUpgrade) -> Iterator[b.Block]:
     affected = found.is_affected
     yield b.Verdict(
-        "it meets something else" if affected else "no registration that it uses changes",
+        "something changes for it" if affected else "no registration that it uses changes",
         "warn" if affected else "good",
     )
     yield b.Facts(
@@ -274,8 +274,8 @@ def _package(found: PackageUpgrade) -> Iterator[b.Block]:
             ("dangling", len(found.dangling)),
             ("schemas", len(found.schemas)),
             ("calls", len(found.kernels)),
-            ("compared", "what is registered, refused and run"),
-            ("not compared", "what kernels do, functions of PyTorch in Python and C++, what is compiled"),
+            ("compared", "registrations, refusals, and the kernels that calls run"),
+            ("not compared", "the work of kernels, functions of PyTorch in Python and C++, compiled code"),
         )
     )
     if not affected:
