@@ -77,7 +77,7 @@ def test_what_pytorch_registers_for_itself_meanwhile_is_not_certified(tmp_path: 
     package(tmp_path, "quiet", init="import torch.distributed._functional_collectives\n")
     done = dispatchlab(tmp_path, "permute", "quiet", "--format", "text")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "live has no operator to certify: each is as in torch-2.13-cpu, or only PyTorch changed it, " in done.stderr
+    assert "quiet has no operator to certify: each is as in torch-2.13-cpu, or only PyTorch changed it, " in done.stderr
 
 
 def test_an_unknown_operator_is_refused_with_the_nearest_one_of_the_imported_package(tmp_path: Path) -> None:

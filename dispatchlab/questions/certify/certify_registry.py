@@ -60,8 +60,8 @@ class NothingToCertifyError(DispatchLabError):
     def __str__(self) -> str:
         if self.against:
             return (
-                f"{self.registry} has no operator to certify: each is as in {self.against}, or only PyTorch changed it, "
-                "when a part of PyTorch was first used; --operator '*' certifies all"
+                f"{self.registry} has no operator to certify: each is as in {self.against}, or only PyTorch changed "
+                "it, when a part of PyTorch was first used; --operator '*' certifies all"
             )
         return f"{self.registry} has no operator to certify: nothing was selected, or everything in it was refused"
 
