@@ -356,11 +356,12 @@ def no_operator(asked: str, known: Iterable[str] = (), *, source: str = "") -> s
         known: the operators that there are, for the nearest names.
         source: the source that should have it, such as a file.
     """
-    where = f" in {source}" if source else ""
+    where = f" in {'the installed PyTorch' if source == 'live' else source}" if source else ""
     names = tuple(known)
     if any(character in asked for character in "*?["):
         return f"no operator{where} matches {_cut(asked)}{_namespaces(asked, names)}"
-    near = nearest_operators(asked, names, count=_SHOWN)
+    of_namespace = tuple(name for name in names if name.startswith(f"{asked}::"))
+    near = of_namespace[:_SHOWN] or nearest_operators(asked, names, count=_SHOWN)
     return f"there is no operator {_cut(asked)}{where}" + (f"; did you mean {' or '.join(near)}?" if near else "")
 
 

@@ -123,6 +123,25 @@ def test_the_exit_code_is_that_of_the_questions_that_fail() -> None:
     assert report_of((Question.LINT, NO_FAKE), fails=(Question.LINT,)).exit_code == 1
 
 
+def test_the_exit_code_is_that_of_the_level_that_fails() -> None:
+    for finding, codes in ((SHADOWED, [0, 0, 1]), (NO_FAKE, [0, 1, 1]), (ORDER, [1, 1, 1])):
+        report = report_of((Question.LINT, finding))
+        assert [replace(report, fail_on=level).exit_code for level in Level] == codes
+
+
+def test_information_fails_a_check_that_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.yaml").write_text(
+        "claim: one\nregistrations:\n  - def: t::scale(Tensor x) -> Tensor\n  - impl: t::scale\n    dispatch: CPU\n"
+        "  - impl: t::scale\n    dispatch: Meta\n"
+    )
+    done = run("check", "one.yaml")
+    assert (done.exit_code, "information DL010 no-autograd-formula" in done.stdout) == (0, True)
+    assert "worst finding is information; to fail on it: --fail-on information" in done.stderr
+    assert run("check", "one.yaml", "--fail-on", "information").exit_code == 1
+    assert run("check", "one.yaml", "--fail-on", "information", "--ignore", "DL010").exit_code == 0
+
+
 def test_what_two_questions_find_is_shown_once() -> None:
     order = report_of((Question.LINT, SHADOWED), (Question.ORDER, ORDER))
     assert [group.first for group in order.groups] == [ORDER]

@@ -463,3 +463,12 @@ def test_what_was_found_is_printed_when_ctrl_c_comes_after_the_exploration(monke
     assert result.exit_code == 130
     assert "five.yaml: order-independent (" in result.stdout
     assert "note: interrupted after the exploration\n" in result.stdout
+
+
+def test_without_a_source_and_a_package_permute_asks_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = permute()
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "there is no package in this folder: name what to permute, such as" in result.stderr
+    assert "dispatchlab permute scenarios/" in result.stderr
+    assert permute("--operator", "aten::relu").stdout.startswith("torch-2.13-cpu under torch-2.13: 1 operator\n")

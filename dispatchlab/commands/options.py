@@ -68,7 +68,7 @@ def _source_of(text: str) -> str:
 
         raise NoModuleError(text)
     is_version = re.match(r"\d+\.\d+$", text) and not os.path.exists(text)
-    return _taken(text, f"torch-{text}") if is_version else text
+    return f"torch-{text}" if is_version else text
 
 
 def _semantics_of(text: str) -> str:

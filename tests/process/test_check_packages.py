@@ -268,6 +268,12 @@ def test_what_an_init_imports_has_one_order_and_no_finding_about_another(planted
     )
 
 
+def test_operators_that_are_chosen_are_run_and_shown_alone(planted: Path) -> None:
+    _, found = checked(planted, "--operator", "planted::scale")
+    assert {one["operator"] for each in found["answers"] for one in each["findings"]} == {"planted::scale"}
+    assert answer(found, "trials")["text"].startswith("1 operator: ")
+
+
 def test_a_clean_package_ends_with_0_and_every_question_says_what_it_is(tmp_path: Path) -> None:
     code, found = checked(module(tmp_path, "clean", __init__="from clean import ops\n", ops=CLEAN), "clean")
     assert (code, [one for each in found["answers"] for one in each["findings"]]) == (0, [])
