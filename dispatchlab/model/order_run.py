@@ -27,6 +27,7 @@ class OrderRun:
         module: the module that was imported when it ended.
         registering: the modules that registered something.
         files: the file of each module whose variables were read.
+        seconds: the processor time that the imports took.
     """
 
     order: Order
@@ -35,3 +36,4 @@ class OrderRun:
     module: str = ""
     registering: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0

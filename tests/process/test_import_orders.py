@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.questions.imports.import_orders import orders_of
+from dispatchlab.questions.imports.import_orders import compare_import_orders, orders_of
 from tests.live.packages import dispatchlab, package
 
 HOME = """\
@@ -140,6 +140,19 @@ def test_of_many_orders_some_are_chosen_and_each_is_another() -> None:
     orders = orders_of("abcde", 12)
     assert (len({*orders}), orders[:2]) == (12, (tuple("abcde"), tuple("edcba")))
     assert all(sorted(order) == list("abcde") for order in orders)
+
+
+def test_where_imports_take_long_two_of_the_chosen_orders_run_and_all_of_a_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("dispatchlab.processes.most_jobs", lambda: 2)
+    names = [f"slow{number}" for number in range(4)]
+    for name in names:
+        (tmp_path / f"{name}.py").write_text("")
+    chosen = compare_import_orders(names, enough_s=0.0)
+    assert chosen.text == "no difference in 2 of 24 import orders"
+    assert compare_import_orders(names[:3], enough_s=0.0).text == "no difference in 6 of 6 import orders"
 
 
 def test_what_is_another_in_each_run_is_named_and_does_not_count(tmp_path: Path) -> None:

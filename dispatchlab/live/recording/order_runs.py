@@ -6,10 +6,12 @@ takes seconds, but importing a module often takes less than one second.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
+from time import process_time
 from typing import NamedTuple
 
 from dispatchlab.live.bridge.torch import (
@@ -32,7 +34,9 @@ from dispatchlab.model.python_layer import PythonRegistration
 from dispatchlab.registries.model import RecordedFallback
 
 
-def run_orders(orders: Sequence[Order], limit_s: float, jobs: int, first: Sequence[str] = ()) -> tuple[OrderRun, ...]:
+def run_orders(
+    orders: Sequence[Order], limit_s: float, jobs: int, first: Sequence[str] = (), enough_s: float = math.inf
+) -> tuple[OrderRun, ...]:
     """Run some orders, each in a new process.
 
     Args:
@@ -40,6 +44,7 @@ def run_orders(orders: Sequence[Order], limit_s: float, jobs: int, first: Sequen
         limit_s: the time limit of one import, in seconds.
         jobs: how many orders run at once.
         first: the packages around all modules; they are imported once for all orders.
+        enough_s: once the imports of two orders or more took this processor time, no other order begins.
 
     Raises:
         ImportFailedError: one of the packages in `first` cannot be imported.
@@ -48,6 +53,8 @@ def run_orders(orders: Sequence[Order], limit_s: float, jobs: int, first: Sequen
     import_logged(first)
     runs: list[OrderRun] = []
     for start in range(0, len(orders), jobs):
+        if len(runs) > 1 and sum(run.seconds for run in runs) > enough_s:
+            break
         some = orders[start : start + jobs]
         copies = [ProcessCopy(partial(_import, order, before)) for order in some]
         runs += [_run(order, copy, limit_s) for order, copy in zip(some, copies, strict=True)]
@@ -95,7 +102,7 @@ def _import(order: Order, before: _Before, say: Say) -> None:
     forget_import_listeners()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    found = {PROCESS: "goes on"}
+    found, began = {PROCESS: "goes on"}, process_time()
     for module in order:
         say(module)
         try:
@@ -106,7 +113,7 @@ def _import(order: Order, before: _Before, say: Say) -> None:
             return
         except ImportFailedError as error:
             found[f"import of {module}"] = error.reason.strip().partition("\n")[0]
-    roots = package_roots()
+    seconds, roots = process_time() - began, package_roots()
     entries = [one for one in read_now() if one not in before.python]
     found.update(_operators(before))
     for one in record_registry(only=()).fallbacks:
@@ -125,7 +132,7 @@ def _import(order: Order, before: _Before, say: Say) -> None:
     paths = modules_by_path(roots)
     registering = {paths.get(one.site.rpartition(":")[0], "") for one in entries}
     registering |= set() if log is None else log.modules
-    say(OrderRun(order, found, registering=tuple(sorted(registering - {""})), files=files))
+    say(OrderRun(order, found, registering=tuple(sorted(registering - {""})), files=files, seconds=seconds))
 
 
 def _operators(before: _Before) -> Iterator[tuple[str, str]]:

@@ -18,6 +18,10 @@ KEPT: Final = 3
 _TRIES: Final = 60
 _SHAPES: Final = ((3, 4), (4, 4), (4,), (2, 3, 4), (2, 3, 4, 4))
 _DTYPES: Final = ("float32", "float64", "int64", "float16", "bool", "complex64")
+_UNIFORM: Final = (
+    *((shape, dtype) for dtype in _DTYPES[:3] for shape in _SHAPES),
+    *((shape, dtype) for dtype in _DTYPES[3:] for shape in _SHAPES[:2]),
+)
 
 
 class InputsError(Exception):
@@ -174,24 +178,23 @@ class NothingTriedError(Exception):
     """There is no input, or no device to try it on."""
 
 
-def generated(op: Any, device: str, seed: int = 0) -> Iterator[Inputs]:
+def generated(op: Any, device: str, seed: int = 0, *, varied: bool = True) -> Iterator[Inputs]:
     """Return inputs of a schema, the simplest first.
 
-    The first tries take one shape and one type for all tensors, and the defaults; later ones vary each argument.
+    The first tries take one shape and one type for all tensors, and the defaults; if `varied`, later ones vary each
+    argument.
 
     Raises:
         NothingTriedError: the schema has a type without a known value.
     """
     draw = random.Random(f"{op} {seed}")
-    uniform = [(shape, dtype) for dtype in _DTYPES[:3] for shape in _SHAPES]
-    uniform += [(shape, dtype) for dtype in _DTYPES[3:] for shape in _SHAPES[:2]]
-    for at in range(_TRIES):
-        shape, dtype = uniform[at % len(uniform)]
-        maker = _Maker(draw, shape, dtype, device, varied=at >= len(uniform))
+    for at in range(_TRIES if varied else len(_UNIFORM)):
+        shape, dtype = _UNIFORM[at % len(_UNIFORM)]
+        maker = _Maker(draw, shape, dtype, device, varied=at >= len(_UNIFORM))
         positional: list[Any] = []
         named: dict[str, Any] = {}
         for argument in op._schema.arguments:
-            if argument.has_default_value() and (at < len(uniform) or draw.random() < 0.6):
+            if argument.has_default_value() and (at < len(_UNIFORM) or draw.random() < 0.6):
                 value = argument.default_value
             else:
                 value = maker.value(str(argument.real_type), argument.name.lower(), argument.N)

@@ -130,7 +130,7 @@ class Subject:
             Exception: a call with the user's inputs raised, or the operator itself is wrong.
         """
         self.given = self.given or [inputs for inputs in self.noted if self.takes(inputs)]
-        tries = self.given or generated(self.op, self.device, self.seed)
+        tries = self.given or generated(self.op, self.device, self.seed, varied=self.most == KEPT)
         taken: set[str] = set()
         unsteady: list[Inputs] = []
         refused = ""

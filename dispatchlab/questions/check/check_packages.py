@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError, UnknownOperatorError
@@ -25,7 +27,13 @@ from dispatchlab.questions.check.trials import (
     trial_process,
     trials_answer,
 )
-from dispatchlab.questions.imports.import_orders import COMPARED, compare_import_orders, fixed_text, one_order_text
+from dispatchlab.questions.imports.import_orders import (
+    COMPARED,
+    MOST_ORDERS,
+    compare_import_orders,
+    fixed_text,
+    one_order_text,
+)
 from dispatchlab.questions.lint.rule import Identity, Level, cause_counts
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import NothingToLintError, lint_source
@@ -46,6 +54,7 @@ if TYPE_CHECKING:
     from dispatchlab.live.recording.package_facts import PackageFacts
     from dispatchlab.scenario.scenario import Scenario
 
+_ORDERS_S = 3.0
 _TRIALS_LIMIT_S = 120.0
 _GONE = ("WHY102", "WHY233")
 _WHOLE_LIMIT_S = 3600.0
@@ -175,7 +184,8 @@ def _asked(
         others = (Question.ORDER, Question.UPGRADE, Question.DRIFT)
         answers = (lint, *(Answer(one, _NOTHING, asked=False) for one in others))
         return replace(report, answers=tuple(answer for answer in answers if answer.question in questions))
-    for ask, question in ((_order, Question.ORDER), (_lint, Question.LINT), (_upgrade, Question.UPGRADE)):
+    order = partial(_order, enough_s=_ORDERS_S if len(questions) > 1 else math.inf)
+    for ask, question in ((order, Question.ORDER), (_lint, Question.LINT), (_upgrade, Question.UPGRADE)):
         if question in questions:
             stage(f"asking about {question} of {' and '.join(named)}")
             report = ask(report, facts, scenario)
@@ -287,14 +297,19 @@ def _not_asked(report: CheckReport, question: Question, why: object) -> CheckRep
     return _answered(report, Answer(question, first, asked=False))
 
 
-def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:
+def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario, *, enough_s: float) -> CheckReport:
     registering = tuple(one for one in facts.record.registering if one not in facts.failed)
     later = tuple(one for one in facts.later if one in registering)
     named = tuple(one for one in report.packages if not any(each.startswith(f"{one}.") for each in later))
     whole = [one for one in report.packages if one not in named]
     first = tuple(whole) if len(report.packages) == 1 and not facts.threads else ()
-    imports = compare_import_orders((*named, *later), registering=registering, along=facts.along, first=first)
+    imports = compare_import_orders(
+        (*named, *later), registering=registering, along=facts.along, first=first, enough_s=enough_s
+    )
     notes = (f"compared: {COMPARED}",) if imports.orders else ()
+    if 0 < len(imports.orders) < min(imports.of, MOST_ORDERS):
+        command = f"dispatchlab check {' '.join(report.packages)} --only order"
+        notes = (f"the imports take long, so not all {MOST_ORDERS} chosen orders ran: {command}", *notes)
     reading = "".join(f" {one.what}" for one in imports.differences)
     report = replace(report, nothing=tuple(one for one in report.nothing if f"variable {one}." not in reading))
     text = imports.text.removeprefix("not asked: ")

@@ -39,20 +39,20 @@ def registering_modules(package: str) -> tuple[str, ...]:
             found.add(name)
     packages = {name.rpartition(".")[0] for name in sources}
     helpers = set[str]()
-    bodies = [
-        _body(name, source, _MENTIONS, is_package=name in packages)
+    bodies = {
+        name: _body(name, source, is_package=name in packages)
         for name, source in sources.items()
         if _MENTIONS.search(source)
-    ]
-    helpers.update(one for body in bodies for one, calls in body.functions.items() if _registers(calls, ()))
+    }
+    helpers.update(one for body in bodies.values() for one, calls in body.functions.items() if _registers(calls, ()))
     if helpers:
         uses = re.compile(rf"\b(?:{'|'.join(re.escape(one.rpartition('.')[2]) for one in sorted(helpers))})\b")
-        bodies = [
-            _body(name, source, uses, is_package=name in packages)
+        bodies |= {
+            name: _body(name, source, is_package=name in packages)
             for name, source in sources.items()
-            if uses.search(source) or _MENTIONS.search(source)
-        ]
-    found |= {body.name for body in bodies if _registers(body.calls, helpers)}
+            if name not in bodies and uses.search(source)
+        }
+    found |= {name for name, body in bodies.items() if _registers(body.calls, helpers)}
     return tuple(name for name in sorted(found) if f"{name}.".startswith(f"{package}."))
 
 
@@ -91,7 +91,6 @@ def _has_block(file: Path, name: str) -> bool:
 class _Body(NamedTuple):
     """The calls in a module, by full names: the calls at import, and the calls in each function."""
 
-    name: str
     calls: frozenset[str] = frozenset()
     functions: Mapping[str, frozenset[str]] = {}
 
@@ -100,12 +99,12 @@ def _registers(calls: Collection[str], helpers: Collection[str]) -> bool:
     return any(one in helpers or _REGISTERS.fullmatch(one) for one in calls)
 
 
-def _body(name: str, source: str, mentions: re.Pattern[str], *, is_package: bool) -> _Body:
+def _body(name: str, source: str, *, is_package: bool) -> _Body:
     """Return the calls in a module; empty if it cannot be read. Only functions that mention a name are read."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
-        return _Body(name)
+        return _Body()
     lines, run = source.split("\n"), list(_run(tree))
     functions = [node for node in run if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     aliases = {
@@ -124,10 +123,10 @@ def _body(name: str, source: str, mentions: re.Pattern[str], *, is_package: bool
     found = {
         f"{name}.{node.name}": calls(ast.walk(node))
         for node in functions
-        if mentions.search("\n".join(lines[node.lineno - 1 : node.end_lineno]))
+        if _MENTIONS.search("\n".join(lines[node.lineno - 1 : node.end_lineno]))
     }
     found |= {f"{name}.{one}": frozenset((_dotted(value, names),)) for one, value in aliases.items()}
-    return _Body(name, calls(run), found)
+    return _Body(calls(run), found)
 
 
 def _run(node: ast.AST) -> Iterator[ast.AST]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -116,6 +117,7 @@ def compare_import_orders(
     registering: Collection[str] | None = None,
     along: Collection[str] = (),
     first: Sequence[str] = (),
+    enough_s: float = math.inf,
     started: Callable[[str], None] = lambda _: None,
 ) -> ImportComparison:
     """Import packages in every order, or in some orders if there are many, and compare. See Note [What is compared].
@@ -125,6 +127,7 @@ def compare_import_orders(
         registering: the modules that register; default: find them.
         along: modules without an own order, because a package imports them.
         first: the packages around all modules; they are imported first, once for all orders.
+        enough_s: of many orders no other one begins once the imports of two took this processor time.
         started: a function that gets the number of orders and modules.
 
     Raises:
@@ -141,9 +144,9 @@ def compare_import_orders(
         return _comparison(named, modules, registering, (), None)
     with LiveEngine() as engine:
 
-        def run(*orders: Order) -> tuple[OrderRun, ...]:
+        def run(*orders: Order, enough_s: float = math.inf) -> tuple[OrderRun, ...]:
             function = "dispatchlab.live.recording.order_runs:run_orders"
-            runs: tuple[OrderRun, ...] = engine.ask(function, orders, limit_s, most_jobs(), first)
+            runs: tuple[OrderRun, ...] = engine.ask(function, orders, limit_s, most_jobs(), first, enough_s)
             _raise_for(runs)
             return runs
 
@@ -158,7 +161,7 @@ def compare_import_orders(
         if len(orders) == 1:
             return replace(_comparison(named, modules, registering, (), None), fixed=fixed)
         started(f"importing {', '.join(modules)} in {counted(len(orders), 'order')}")
-        runs = run(*orders)
+        runs = run(*orders, enough_s=enough_s if len(orders) < factorial(len(modules)) else math.inf)
         again = run(orders[0])[0] if any(one.found != runs[0].found for one in runs) else None
         return _comparison(named, modules, registering, runs, again)
 
