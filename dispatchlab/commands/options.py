@@ -24,7 +24,7 @@ LIVE = "live"
 
 
 class _Text(_TextType):
-    """A text with another way to say it, which is noted."""
+    """An option type whose other spellings are accepted, with a note."""
 
     def __init__(self, name: str, read: Callable[[str], str]) -> None:
         self.name = name

@@ -185,7 +185,7 @@ class LabState(dict[StateVariable, object]):
 def _only_impl(lowered: LoweredRegistration) -> RegisterImpl | None:
     """Return the kernel of a registration that has only one, as most have.
 
-    Where its operator is there already it needs no transaction: the one that made the operator has noted what a kernel
+    If the operator exists, this needs no transaction: the transaction that made the operator has noted what a kernel
     touches, the operator and the fallbacks.
     """
     first = lowered.primitives[0] if len(lowered.primitives) == 1 else None

@@ -161,7 +161,7 @@ _new = tuple.__new__  # faster than to call the class, and every step of a walk 
 def _kept(
     own: int, held: Slots, bit: int, before: tuple[RegisteredKernel, ...], after: tuple[RegisteredKernel, ...]
 ) -> tuple[int, Slots]:
-    """Return `own` and `held` of a slot that is not computed anew although its kernels change."""
+    """Return `own` and `held` of a slot that is not refreshed although its kernels change."""
     old, new = (kernels[0].because(Provenance.KERNEL) if kernels else None for kernels in (before, after))
     if old is not new and old is not None and own & bit:
         return own ^ bit, {**held, old: bit}

@@ -191,7 +191,7 @@ def classes_in(type_: Type) -> frozenset[str]:
 
 
 def with_classes(type_: Type, names: Mapping[str, str]) -> Type:
-    """Return the type with other custom classes in the place of some, by name."""
+    """Return the type with some custom classes replaced by others, by name."""
     match type_:
         case SimpleType() | TypeVariable():
             return type_
