@@ -137,12 +137,16 @@ LITERAL: Final = re.compile(r'R"\w*\((.*?)\)\w*"|"((?:[^"\\\n]|\\.)*)"', re.DOTA
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What PyTorch can refuse: where, with which exception and text; `frame` is the function that raises it."""
+    """What PyTorch can refuse: where, with which exception and text.
+
+    `frame` is the function of Python that raises it; `longest` is the longest text of C++ without a value.
+    """
 
     at: str
     exception: str
     text: str
     frame: str = ""
+    longest: str = ""
 
 
 class Registry(RecordedFacts):
@@ -247,7 +251,7 @@ def cpp_refusals(sources: Path, torch: Path) -> Iterator[Refusal]:
                 text = "".join(part + value for part, value in zip(parts, between, strict=False))
                 parsed = ":\nfoo(Tensr x) -> Tensor\n    ~~~~~ <--- HERE" if "jit/frontend" in at else ""
                 called = "mylib::foo" if text.startswith(("()", " ")) else ""
-                yield Refusal(at, found[1], called + text + parsed)
+                yield Refusal(at, found[1], called + text + parsed, longest=max(parts, key=len))
 
 
 def answer(refusal: Refusal, registry: Registry) -> str:
