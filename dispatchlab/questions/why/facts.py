@@ -86,7 +86,7 @@ class Words(dict[str, Any]):
     @property
     def key(self) -> str:
         """The key of the group `backend`; PyTorch prints the name that a package gave the backend."""
-        key, device = self["backend"], self.failure.device
+        key, device = self.get("backend", ""), self.failure.device
         return f"{key.removesuffix(device)}PrivateUse1" if device and key.endswith(device) else str(key)
 
     @property
@@ -98,8 +98,7 @@ class Words(dict[str, Any]):
     @property
     def device_type(self) -> str:
         """The name of the key's device."""
-        key = self["key"]
-        return self.failure.device or "privateuseone" if key == "PrivateUse1" else key.lower()
+        return self.failure.device or "privateuseone" if self["key"] == "PrivateUse1" else self["key"].lower()
 
     @property
     def backend_name(self) -> str:
@@ -333,7 +332,8 @@ class Words(dict[str, Any]):
         name = self.operator.name
         if not name.startswith("aten::"):
             return f"kernels of {name}: {self.kernels_at or 'none'}"
-        works = re.compile(r"(?!Auto).*(?:CPU|CUDA|MPS|XPU|HPU|PrivateUse1|Meta)$|Composite")
+        devices = self["key"].removeprefix(self.layout) if self.layout else "CPU|CUDA|MPS|XPU|HPU|PrivateUse1"
+        works = re.compile(rf"(?!Auto).*(?:{devices}|Meta)$|Composite")
         return f"kernels of {name}: {listed(filter(works.match, self.operator.kernels)) or 'none for a backend'}"
 
     @property
