@@ -16,8 +16,9 @@ from dispatchlab.questions.why.wording import function_of
 @looks_for("WHY510")
 def failing_backward(words: Words) -> Mapping[str, object]:
     """Find the operator with the failing backward; another function has none."""
-    failure, returned = words.failure, words.failure.search(r"unction (\w+?)(?:Backward)? returned an")
-    name = returned[1] if returned is not None else ""
+    failure = words.failure
+    returned = failure.search(r"unction (\w+?)(?:Backward)? returned an|formula for ([\w.]+) returned a")
+    name = "" if returned is None else returned[1] or f"GeneratedBackwardFor_{returned[2].replace('.', '_')}_"
     inner, lines = function_of(failure, failure.at), words["lines"]
 
     def fits(event: Event) -> tuple[bool, bool, bool]:
@@ -28,15 +29,20 @@ def failing_backward(words: Words) -> Mapping[str, object]:
     known = registered if not name or "GeneratedBackwardFor" in name else []
     best = max(known, key=fits, default=Event("function", ""))
     whose, at = best.subject or name or "a function", f" at {best.at}" if best.at else ""
-    return saw(op=best.subject, whose=whose, backward_at=at, **_counts(failure, own=bool(best.subject)))
+    return saw(
+        op=best.subject,
+        whose=whose,
+        backward_at=at,
+        **_counts(failure, own=bool(best.subject and "formula for" not in failure.text)),
+    )
 
 
 def _counts(failure: Failure, *, own: bool) -> dict[str, object]:
     """Return the number of gradients that a backward must return, and the number that it returns.
 
-    The function that PyTorch makes for an operator has one input more, which is its own.
+    The function that PyTorch makes for an operator has one input more; since 2.15 PyTorch does not count its own.
     """
-    found = failure.search(r"incorrect number of gradients \(expected (\d+), got (\d+)\)")
+    found = failure.search(r"incorrect number of gradients \(expected (?:\d+ or )?(\d+), got (\d+)\)")
     wanted, given = (int(count) - own for count in found.groups()) if found is not None else (0, 0)
     plain = ", ".join(["grad", *["None"] * (wanted - 1)])
     return {"wanted_count": wanted, "given_count": given, "plain_gradients": plain}
