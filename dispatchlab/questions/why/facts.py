@@ -332,7 +332,8 @@ class Words(dict[str, Any]):
         name = self.operator.name
         if not name.startswith("aten::"):
             return f"kernels of {name}: {self.kernels_at or 'none'}"
-        devices = self["key"].removeprefix(self.layout) if self.layout else "CPU|CUDA|MPS|XPU|HPU|PrivateUse1"
+        layout = self.get("layout", "")
+        devices = self["key"].removeprefix(layout) if layout else "CPU|CUDA|MPS|XPU|HPU|PrivateUse1"
         works = re.compile(rf"(?!Auto).*(?:{devices}|Meta)$|Composite")
         return f"kernels of {name}: {listed(filter(works.match, self.operator.kernels)) or 'none for a backend'}"
 
