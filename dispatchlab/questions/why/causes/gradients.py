@@ -29,12 +29,7 @@ def failing_backward(words: Words) -> Mapping[str, object]:
     known = registered if not name or "GeneratedBackwardFor" in name else []
     best = max(known, key=fits, default=Event("function", ""))
     whose, at = best.subject or name or "a function", f" at {best.at}" if best.at else ""
-    return saw(
-        op=best.subject,
-        whose=whose,
-        backward_at=at,
-        **_counts(failure, own=bool(best.subject and "formula for" not in failure.text)),
-    )
+    return saw(op=best.subject, whose=whose, backward_at=at, **_counts(failure, own=bool(best.subject)))
 
 
 def _counts(failure: Failure, *, own: bool) -> dict[str, object]:
@@ -42,6 +37,7 @@ def _counts(failure: Failure, *, own: bool) -> dict[str, object]:
 
     The function that PyTorch makes for an operator has one input more; since 2.15 PyTorch does not count its own.
     """
+    own = own and "formula for" not in failure.text
     found = failure.search(r"incorrect number of gradients \(expected (?:\d+ or )?(\d+), got (\d+)\)")
     wanted, given = (int(count) - own for count in found.groups()) if found is not None else (0, 0)
     plain = ", ".join(["grad", *["None"] * (wanted - 1)])
