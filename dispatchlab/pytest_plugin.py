@@ -105,7 +105,8 @@ class _Why:
         self._notes_calls = False
 
     def pytest_runtest_setup(self) -> None:
-        """Keep the inputs of operators once torch is there."""
+        """Forget the calls of earlier tests, and keep the inputs of operators once torch is there."""
+        self._watch.forget_calls()
         if "torch" in sys.modules and not self._notes_calls:
             from dispatchlab.live.failure.torch_watch import note_calls
 

@@ -216,6 +216,28 @@ def test_pytest_shows_a_cause_once(tmp_path: Path) -> None:
     assert CAUSE.format("test_boxes.py") + " (see test_boxes.py::test_one)" in ended.stdout
 
 
+MODE = """\
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+class Log(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+def test_mode():
+    with Log():
+        torch.ones(2) + 1
+
+"""
+
+
+@pytest.mark.parametrize(("line", "cause"), [("", "WHY919"), ("with Log(): torch.ones(2) + 1", "WHY811")])
+def test_pytest_explains_no_test_by_the_mode_of_another(line: str, cause: str, tmp_path: Path) -> None:
+    (tmp_path / "test_modes.py").write_text(f"{MODE}def test_names():\n    {line}\n    assert 'area' in ['box']\n")
+    options = ("-p", "no:cacheprovider", *PLUGIN_OPTIONS, "--why", "--tb=line", "test_modes.py")
+    assert f"dispatchlab why: {cause}" in run(tmp_path, "-m", "pytest", *options).stdout
+
+
 def test_python_asks_about_an_exception(tmp_path: Path) -> None:
     asks = "\ntry:\n    " + CALL + "except Exception as error:\n    print(repr(dispatchlab.why(error)))\n"
     head = "import dispatchlab\ndispatchlab.watch_exceptions()\n"

@@ -31,6 +31,8 @@ _LONGEST: Final = 20_000
 _REGISTERS: Final = ("define", "impl", "fallback", "custom_op", "register_fake", "register_autograd")
 
 
+_OF_CALLS: Final = ("entered mode", "called", "returned alias", "wrote undeclared", "wrong result")
+
 STARTED: Final[list[ProgramWatch]] = []
 """What watches this process."""
 
@@ -81,6 +83,14 @@ class ProgramWatch:
         return not file.startswith((sys.base_prefix + os.sep, sys.prefix + os.sep)) or self.folder.startswith(
             sys.prefix
         )
+
+    def forget_calls(self) -> None:
+        """Forget what an earlier test did with modes and operators; what it registered stays, and so do imports."""
+        self.events[:] = [
+            event
+            for event in self.events
+            if event.kind not in _OF_CALLS or event.at is None or event.at.function == "<module>"
+        ]
 
     @classmethod
     def current(cls) -> ProgramWatch:

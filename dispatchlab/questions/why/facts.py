@@ -227,6 +227,12 @@ class Words(dict[str, Any]):
         return self.failure.stack[-1] if self.failure.stack else ""
 
     @property
+    def raised_by_program(self) -> bool:
+        """True when the program found a value to be wrong, not PyTorch."""
+        by_torch = re.match(r"torch(gen)?\.(?!testing\.)", self.raised_in) or "optests." in " ".join(self.failure.stack)
+        return not by_torch and bool(self.failure.kinds & {"AssertionError", "ValueError", "SystemExit"})
+
+    @property
     def asserted(self) -> str:
         """The failing line and the messages."""
         return f"{self.line} {self.failure.text}"
