@@ -17,6 +17,15 @@ from dispatchlab.questions.why.wording import function_of
 def failing_backward(words: Words) -> Mapping[str, object]:
     """Find the operator with the failing backward; another function has none."""
     failure = words.failure
+    event, name = _backward(words)
+    whose, at = event.subject or name or "a function", f" at {event.at}" if event.at else ""
+    counts = _counts(failure, own=bool(event.subject and "formula for" not in failure.text))
+    return saw(op=event.subject, whose=whose, backward_at=at, **counts)
+
+
+def _backward(words: Words) -> tuple[Event, str]:
+    """Return the registration of the backward that fails, if it is an operator's, and PyTorch's name for it."""
+    failure = words.failure
     returned = failure.search(r"unction (\w+?)(?:Backward)? returned an|formula for ([\w.]+) returned a")
     name = "" if returned is None else returned[1] or f"GeneratedBackwardFor_{returned[2].replace('.', '_')}_"
     inner, lines = function_of(failure, failure.at), words["lines"]
@@ -27,9 +36,7 @@ def failing_backward(words: Words) -> Mapping[str, object]:
 
     registered = [event for event in reversed(failure.of("function")) if event.detail == "backward"]
     known = registered if not name or "GeneratedBackwardFor" in name else []
-    best = max(known, key=fits, default=Event("function", ""))
-    whose, at = best.subject or name or "a function", f" at {best.at}" if best.at else ""
-    return saw(op=best.subject, whose=whose, backward_at=at, **_counts(failure, own=bool(best.subject)))
+    return max(known, key=fits, default=Event("function", "")), name
 
 
 def _counts(failure: Failure, *, own: bool) -> dict[str, object]:
@@ -37,7 +44,6 @@ def _counts(failure: Failure, *, own: bool) -> dict[str, object]:
 
     The function that PyTorch makes for an operator has one input more; since 2.15 PyTorch does not count its own.
     """
-    own = own and "formula for" not in failure.text
     found = failure.search(r"incorrect number of gradients \(expected (?:\d+ or )?(\d+), got (\d+)\)")
     wanted, given = (int(count) - own for count in found.groups()) if found is not None else (0, 0)
     plain = ", ".join(["grad", *["None"] * (wanted - 1)])
