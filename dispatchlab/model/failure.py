@@ -43,6 +43,7 @@ EventKind: TypeAlias = Literal[
     "replaced",
     "right without caches",
     "gradient cut",
+    "calling",
 ]
 
 _OPERATOR: Final = re.compile(r"\b([A-Za-z_]\w*)(?:::|\.)([A-Za-z_]\w*)(?:\.([A-Za-z_]\w*))?")

@@ -11,8 +11,9 @@ from traceback import walk_tb
 from types import FrameType
 from typing import Any, Final
 
+from dispatchlab.live.bridge.torch import torch
 from dispatchlab.live.failure.program_watch import ProgramWatch, position_of, raw_chain
-from dispatchlab.model.failure import Event
+from dispatchlab.model.failure import Event, operator_name
 
 _PROTOCOLS: Final = ("__torch_function__", "__torch_dispatch__")
 
@@ -27,6 +28,8 @@ def events_of_frames(error: BaseException, watch: ProgramWatch) -> tuple[Event, 
             with suppress(Exception):
                 for event in _events(frame, watch, error):
                     found.setdefault((event.kind, event.subject, event.detail), event)
+    if called := _called_operator(error):
+        found["calling", called, ""] = Event("calling", called)
     rules = {event.subject for event in watch.events if event.kind == "impl" and event.detail == "FuncTorchBatched"}
     if isinstance(error, AssertionError):
         for name in rules & watch.calls.keys():
@@ -38,19 +41,29 @@ def events_of_frames(error: BaseException, watch: ProgramWatch) -> tuple[Event, 
 
 def _differs(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether vmap over an operator and a loop give different results, on inputs of a call."""
-    import torch
-
-    operator = getattr(getattr(torch.ops, name.partition("::")[0]), name.partition("::")[2].partition(".")[0])
-    tensors = [at for at, value in enumerate(args) if isinstance(value, torch.Tensor)]
+    operator = getattr(getattr(torch().ops, name.partition("::")[0]), name.partition("::")[2].partition(".")[0])
+    tensors = [at for at, value in enumerate(args) if isinstance(value, torch().Tensor)]
     rows = [[args[at].detach(), args[at].detach().flip(-1) + 1] for at in tensors]
 
-    def call(*values: torch.Tensor) -> Any:
+    def call(*values: Any) -> Any:
         given = dict(zip(tensors, values, strict=True))
         return operator(*(given.get(at, value) for at, value in enumerate(args)), **kwargs)
 
-    batched = torch.vmap(call)(*(torch.stack(row) for row in rows))
-    looped = torch.stack([call(*values) for values in zip(*rows, strict=True)])
-    return not torch.allclose(batched, looped, equal_nan=True)
+    batched = torch().vmap(call)(*(torch().stack(row) for row in rows))
+    looped = torch().stack([call(*values) for values in zip(*rows, strict=True)])
+    return not torch().allclose(batched, looped, equal_nan=True)
+
+
+def _called_operator(error: BaseException) -> str:
+    """Return the operator that PyTorch was asked to call, to check or to register first; empty if there is none."""
+    for frame, _ in walk_tb(error.__traceback__):
+        argument = {"__call__": "self", "opcheck": "op"}.get(frame.f_code.co_name, "qualname")
+        given = frame.f_locals.get(argument)
+        names = (getattr(given, name, "") for name in ("_qualname", "_name", "_qualified_op_name"))
+        name = str(given if isinstance(given, str) else next(filter(None, names), ""))
+        if "::" in name and frame.f_globals.get("__name__", "").partition(".")[0] == "torch":
+            return operator_name(name)
+    return ""
 
 
 def _events(frame: FrameType, watch: ProgramWatch, error: BaseException) -> Iterator[Event]:
@@ -64,7 +77,7 @@ def _events(frame: FrameType, watch: ProgramWatch, error: BaseException) -> Iter
         yield from _lost_classes(frame)
     if isinstance(error, AttributeError):
         owner = type(error.obj)
-        if issubclass(owner, _tensor()) and owner.__module__.partition(".")[0] != "torch":
+        if issubclass(owner, torch().Tensor) and owner.__module__.partition(".")[0] != "torch":
             yield Event("lost attribute", owner.__name__, str(error.name))
 
 
@@ -72,12 +85,6 @@ def _is_handler_of_package(frame: FrameType) -> bool:
     """Return whether a frame is in a handler that is not PyTorch's own."""
     package = frame.f_globals.get("__name__", "").partition(".")[0]
     return frame.f_code.co_name in _PROTOCOLS and package != "torch"
-
-
-def _tensor() -> Any:
-    import torch
-
-    return torch.Tensor
 
 
 def _handlers(kind: type, watch: ProgramWatch) -> Iterator[Event]:
@@ -88,7 +95,7 @@ def _handlers(kind: type, watch: ProgramWatch) -> Iterator[Event]:
         if code is None or not watch.is_users(code.co_filename):
             continue
         words = [protocol]
-        if issubclass(kind, _tensor()):
+        if issubclass(kind, torch().Tensor):
             words += [
                 "tensor",
                 *(name for name in ("__tensor_flatten__", "__tensor_unflatten__") if hasattr(kind, name)),
@@ -109,8 +116,6 @@ def _function_name(function: Any) -> str:
 
 def _lost_classes(frame: FrameType) -> Iterator[Event]:
     """Return the tensors that an assertion expects to have a subclass, but do not have it."""
-    import torch
-
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
     scope = {**frame.f_globals, **frame.f_locals}
     for node in ast.walk(ast.parse(line)):
@@ -122,8 +127,8 @@ def _lost_classes(frame: FrameType) -> Iterator[Event]:
             case _:
                 continue
         wanted, given = (_value(part, scope) for part in (kind, value))
-        subclass = isinstance(wanted, type) and issubclass(wanted, torch.Tensor)
-        if subclass and isinstance(given, torch.Tensor) and not isinstance(given, wanted):
+        subclass = isinstance(wanted, type) and issubclass(wanted, torch().Tensor)
+        if subclass and isinstance(given, torch().Tensor) and not isinstance(given, wanted):
             yield Event("lost subclass", wanted.__name__, f"{ast.unparse(value)} = {_made_by(frame, value)}")
 
 

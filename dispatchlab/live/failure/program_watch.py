@@ -126,7 +126,8 @@ def _torch_folder() -> str:
 def _registering_files() -> tuple[str, ...]:
     """Return the files of PyTorch that register for other code."""
     folder = _torch_folder()
-    return (folder + "library.py", folder + "_library" + os.sep, "<", functools.__file__, contextlib.__file__)
+    own = (f"{folder}{part}" for part in ("library.py", f"_library{os.sep}", "_custom_op"))
+    return (*own, "<", functools.__file__, contextlib.__file__)
 
 
 def position_of(file: str, line: int, function: str) -> Position:

@@ -110,7 +110,8 @@ class Words(dict[str, Any]):
         """` of NS::NAME` for the operator that the user's line registers."""
         texts = [self.failure.call, self.line, *(frame.text for frame in self.failure.frames[::-1])]
         found = next((hit for text in texts if (hit := re.search(r"""["'](\w+::[\w.]+)["']""", text))), None)
-        return f" of {found[1]}" if found is not None else ""
+        name = found[1] if found is not None else self.calling
+        return f" of {name}" if name else ""
 
     @property
     def given_schema(self) -> str:
@@ -195,6 +196,11 @@ class Words(dict[str, Any]):
         """The object with the failing method or index."""
         found = re.match(r"([\w.\[\]]+?)(?:\.\w+(?:\(|$)|\[)", self.failure.call)
         return found[1] if found else "x"
+
+    @property
+    def calling(self) -> str:
+        """The operator that PyTorch was asked to call, to check or to register; empty if unknown."""
+        return next((event.subject for event in self.failure.of("calling")), "")
 
     @property
     def vmap(self) -> bool:
@@ -319,9 +325,10 @@ class Words(dict[str, Any]):
     @property
     def defined(self) -> str:
         """`, defined at FILE:LINE`; empty if the line is unknown."""
-        events = self.failure.registrations(self.operator.name)
-        at = next((str(e.at) for e in events if e.kind in ("define", "custom_op") and e.at), "")
-        at = at or short_site(self.operator.site)
+        noted = self.failure.registrations(self.operator.name)
+        made = [event for event in noted if event.kind in ("define", "custom_op") and event.at]
+        latest = ([event for event in made if event.subject == self.operator.name] or made)[-1:]
+        at = str(latest[0].at) if latest else short_site(self.operator.site)
         return f", defined at {at}" if at else ""
 
     @property
@@ -362,4 +369,4 @@ class Words(dict[str, Any]):
             f"{event.at}: {event.kind} {event.subject}" + (f" at {event.detail}" if event.kind == "impl" else "")
             for event in events
             if event.kind not in ("define", "impl") or str(event.at) not in inside
-        )[:6]
+        )[-6:]

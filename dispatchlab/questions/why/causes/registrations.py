@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from dispatchlab.errors import nearest
-from dispatchlab.model.failure import Event
 from dispatchlab.model.keys import PARSED_BY_TORCH
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
@@ -17,15 +16,16 @@ from dispatchlab.questions.why.wording import short_site, signature_of
 @looks_for("WHY201")
 def defined_twice(words: Words) -> Mapping[str, object]:
     """Find the first definition of the operator."""
-    at, facts, lines = words.failure.at, words.operator, words.registered
-    places = [line.partition(": ")[0] for line in lines]
+    at, facts = words.failure.at, words.operator
+    lines = tuple(line for line in words.registered if re.search(r": (define|custom_op) ", line))
+    places = [line.partition(": ")[0] for line in lines if line.endswith(f" {words.op}")]
     again = f"the second time at {at or short_site(words['later_site'])}"
     return saw(
-        first=next(iter(places), short_site(words["first_site"])),
+        first=places[-1] if places else short_site(words["first_site"]),
         why="the same line ran twice" if str(at) in places else again,
         other_schema=facts.schema not in ("", words.op + words["again"]),
         one_line=words.failure.call if "\n" not in words.failure.call else "",
-        lines=tuple(line for line in lines if ": define " in line or ": custom_op " in line),
+        lines=lines,
     )
 
 
@@ -86,7 +86,7 @@ def kernel_signature(words: Words) -> Mapping[str, object] | None:
     unfit = [e for e in failure.of("unfit function") if e.at and e.at.function == function]
     if not unfit or "fake" in unfit[-1].detail.partition(":")[0]:
         return None
-    named = [e for e in unfit if re.search(rf"\b{re.escape(_base(e))}\b", failure.call)]
+    named = [e for e in unfit if re.search(rf"\b{e.subject.partition('::')[2].partition('.')[0]}\b", failure.call)]
     event = (named or unfit)[-1]
     facts = failure.registry.operator(event.subject)
     role, _, has = event.detail.partition(": ")
@@ -97,10 +97,6 @@ def kernel_signature(words: Words) -> Mapping[str, object] | None:
     elif role == "backward":
         wanted = ", ".join(["ctx", *_gradients(schema)])
     return saw(op=event.subject, role=role, function_at=event.at, has=has.strip(), wanted=wanted)
-
-
-def _base(event: Event) -> str:
-    return event.subject.partition("::")[2].partition(".")[0]
 
 
 def _gradients(schema: str) -> list[str]:
