@@ -86,19 +86,25 @@ class Words(dict[str, Any]):
     @property
     def key(self) -> str:
         """The key of the group `backend`; PyTorch prints the name that a package gave the backend."""
-        key, device = self.get("backend", ""), self.failure.device
+        key, device = self.get("backend", ""), self.renamed
         return f"{key.removesuffix(device)}PrivateUse1" if device and key.endswith(device) else str(key)
+
+    @property
+    def renamed(self) -> str:
+        """The name that a package gave PrivateUse1; a pasted text has it in place of a key, in small letters."""
+        backend = str(self.get("backend", ""))
+        return self.failure.device or (backend if backend.islower() else "")
 
     @property
     def shown_key(self) -> str:
         """The key, with the name that a package gave it."""
-        key, device = self["key"], self.failure.device
+        key, device = self["key"], self.renamed
         return f"{key} ({device})" if key == "PrivateUse1" and device else key
 
     @property
     def device_type(self) -> str:
         """The name of the key's device."""
-        return self.failure.device or "privateuseone" if self["key"] == "PrivateUse1" else self["key"].lower()
+        return self.renamed or "privateuseone" if self["key"] == "PrivateUse1" else self["key"].lower()
 
     @property
     def backend_name(self) -> str:

@@ -35,13 +35,15 @@ def collected(words: Words) -> Mapping[str, object] | None:
         gone = named or list(events)
     if not gone:
         return None
-    kind, name = "impl" if "backend" in words else "define", name or gone[-1].subject
-    made = next((e for e in reversed(words.failure.registrations(name)) if e.kind == kind and e.at), None)
+    kind = "impl" if "backend" in words else "define"
+    last = next((event for event in reversed(gone) if event.subject == words.get("op")), gone[-1])
+    made = next((e for e in reversed(words.failure.registrations(last.subject)) if e.kind == kind and e.at), None)
     return saw(
-        collected_op=name,
-        collected_key=gone[-1].detail if kind == "impl" else "",
+        collected_op=last.subject,
+        collected_ns=last.subject.partition("::")[0],
+        collected_key=last.detail if kind == "impl" else "",
         made_at=f" at {made.at}" if made else "",
-        gone_at=gone[-1].at,
+        gone_at=last.at,
     )
 
 
