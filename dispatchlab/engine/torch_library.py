@@ -660,7 +660,7 @@ def _no_device(name: OperatorName) -> RegistrationError:
 def _no_python_kernel(name: OperatorName, key: DispatchKey) -> RegistrationError:
     return refusals.refuse(
         ErrorKind.DUPLICATE_KERNEL,
-        f"{name} has a kernel at {key} that register_autocast did not make, and it takes the place of its own alone",
+        f"{name} has a kernel at {key} that register_autocast did not make, and it replaces only a kernel that it made",
         operator=str(name),
         key=str(key),
     )

@@ -210,7 +210,7 @@ class _Pair:
         functions = {_function(self.registrations[index]): index for index in parts}
         if functions.keys() == {"custom_op", "register_kernel"}:
             kernel, custom_op = (self._names((functions[name],)) for name in ("register_kernel", "custom_op"))
-            text = f"{kernel} after {custom_op} goes into the library of that and is released with it"
+            text = f"{kernel} after {custom_op} goes into the library of that custom_op and is released with it"
             return _cause(f"{text}; before it, the kernel has a library of its own", parts, (first, *more))
         named = [index for index in parts if (text := owner(shown_text(self.registrations[index]))) and text in first]
         members = tuple(named if len(named) > 1 else parts)
@@ -237,7 +237,7 @@ class _Pair:
         text = (
             f"{without}{stale.calls} {stale.actions(1)} if {late} comes first; if {early} does, they {stale.actions(0)}"
         )
-        return _cause(f"{text}, as PyTorch's dump says in both orders", kernels, self._differences())
+        return _cause(f"{text}; PyTorch's dump shows this second result in both orders", kernels, self._differences())
 
     def _with_others(self) -> tuple[Counterexample, tuple[int, ...]]:
         """Return the counterexample beside all other registrations of its operators; those that hide it."""
@@ -272,8 +272,8 @@ class _Pair:
             made = [step for step in before if _function(self.registrations[step]) == "custom_op"]
             if made and _function(self.registrations[who]) == "custom_op":
                 first, more = f"all that {self._names(made)} registered is gone", [first, *more]
-            text = f"{self._names((who,))} is refused{after}{f': {why}' * bool(why)}; and yet {first}"
-            return _cause(text, (who,), more)
+            text = f"{self._names((who,))} is refused{after}{f': {why}' * bool(why)}"
+            return _cause(f"{text}; the refusal still leaves a change: {first}", (who,), more)
         released = [~step for step in example.actual_sequence if step < 0 and step not in example.expected_sequence]
         released = released or [~step for step in example.actual_sequence if step < 0]
         others = [step for step in steps if step not in released and not is_definition(self.registrations[step])]
@@ -306,8 +306,9 @@ class _Pair:
             met = tuple(step for step in dict.fromkeys(good) if step >= 0 and step != last)
             after = f" after {self._names(met)}" if met else ""
             key = re.search(r"^\+  key: (\w+)$", self.example.diff, re.MULTILINE)
-            left = f"it stays at {key[1]}, where" if key else "it leaves something behind, for which"
-            text = f"{who} is refused{after}: {refusals[last]}; and yet {left} a second try is refused: {accepted}"
+            left = "but it leaves something behind: a second try is refused" + f": {accepted}" * (not key)
+            left = f"but it is set at {key[1]} already and stays there, where a second try is refused" if key else left
+            text = f"{who} is refused{after}: {refusals[last]}; {left}"
             return _cause(text, (*met, last))
         if accepted is not None:
             reasons = f"{refusals[last]}; {accepted}"
@@ -316,7 +317,9 @@ class _Pair:
         if earlier and not any(index in good for index in earlier):
             when = "without it"
             itself = "; ".join(refusals[index].partition(" The def ")[0] for index in earlier if index in refusals)
-            after += f", which is refused itself ({itself}) and leaves its signature" if itself else ""
+            if itself:
+                left = f"{self._names(earlier)} is refused ({itself}), but leaves its signature"
+                return _cause(f"{left}; {who} is accepted without it and refused after it: {refusals[last]}", members)
             after += ", which is released again" if all(~index in bad for index in earlier) else ""
         return _cause(f"{who} is refused{after}, and accepted {when}: {refusals[last]}", members)
 
