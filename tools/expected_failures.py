@@ -149,6 +149,7 @@ def run(checkout: Path, file: str, name: str) -> str:
     outcomes: Counter[str] = Counter()
     for test in tests_of(unittest.defaultTestLoader.loadTestsFromModule(module), name):
         result = unittest.TestResult()
+        watch.forget_calls()
         test.run(result)
         failed = [*result.failures, *result.errors]
         outcomes["do not hold" if failed else "are skipped" if result.skipped else "hold"] += 1
