@@ -14,7 +14,7 @@ import pytest
 
 from dispatchlab import Dispatcher, Library
 from dispatchlab.engine.kernel import KernelFunction
-from dispatchlab.live.introspection.package_paths import package_roots, without_root
+from dispatchlab.live.introspection.package_paths import package_roots, without_roots
 from dispatchlab.live.introspection.queries import look_at
 from dispatchlab.live.introspection.registry_reader import record_operators
 from dispatchlab.model.keys import RUNTIME_KEYS
@@ -76,7 +76,7 @@ def live_kernel(name: str, key: str) -> str | None:
         return found
     at = found.index("registered at")
     debug, bracket, reason = found[at:].rpartition(" [")
-    return found[:at] + without_root(debug, package_roots()) + bracket + reason
+    return found[:at] + without_roots(debug, package_roots()) + bracket + reason
 
 
 def explained_kernel(hop: Hop) -> str | None:

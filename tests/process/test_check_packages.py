@@ -22,6 +22,7 @@ from dispatchlab.registries.builds import bundled_for
 from dispatchlab.registries.file import newest_bundled
 from tests import effort
 from tests.json_schema import errors
+from tests.live.native_extension import library
 from tests.live.packages import ROOT, dispatchlab
 from tests.test_sarif import schema
 
@@ -205,6 +206,17 @@ def test_what_packages_imported_along_lack_is_theirs(planted: Path, tmp_path: Pa
     _, found = checked(tmp_path, "beside")
     assert found["registered"].endswith("; 11 of 14 calls by clean and planted, imported along"), found["registered"]
     assert {one["operator"] for one in answer(found, "lint")["findings"]} == {"beside::op"}
+    assert answer(found, "trials")["text"].startswith("1 operator: ")
+
+
+def test_what_a_package_imported_along_registers_in_cpp_is_its_own(tmp_path: Path) -> None:
+    module(tmp_path, "native", __init__=f"import torch\ntorch.ops.load_library({str(library('symint_kernels'))!r})\n")
+    module(tmp_path, "over", __init__="import native\nfrom over import ops\n", ops=CLEAN.replace("clean::", "over::"))
+    _, found = checked(tmp_path, "over")
+    assert found["registered"].endswith(" calls by native, imported along"), found["registered"]
+    assert {one["operator"] for each in found["answers"] for one in each["findings"]} <= {"over::twice"}
+    assert " about operators of native left out: check native" in "".join(answer(found, "lint")["notes"])
+    assert answer(found, "trials")["text"].startswith("1 operator: ")
 
 
 def test_its_order_is_the_verdict_of_permute_on_the_record(loose: Path, found: dict[str, Any], tmp_path: Path) -> None:

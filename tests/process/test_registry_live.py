@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dispatchlab.live.bridge.torch import ImportFailedError
-from dispatchlab.live.introspection.package_paths import package_roots, without_root
+from dispatchlab.live.introspection.package_paths import package_roots, without_roots
 from dispatchlab.live.introspection.registry_reader import record_registry
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import KernelFlags
@@ -110,6 +110,6 @@ def test_only_the_paths_of_this_machine_are_cut() -> None:
         "/home/me/x": "/home/me/x",
         "": "",
     }.items():
-        assert without_root(debug, roots) == kept
+        assert without_roots(debug, roots) == kept
     torch_root = str(Path(torch.__file__).parents[1]) + "/"
     assert torch_root in package_roots()

@@ -417,3 +417,21 @@ def test_right_operators_are_not_condemned(tried: Try, seed: int) -> None:
     calls = [run for run in found.values() if run.trial == "call"]
     assert (len(calls), sum(run.status == "passed" for run in calls)) == (29, 29)
     assert sum(run.status == "passed" for run in found.values()) > 200
+
+
+def test_a_finding_names_the_file_from_its_package_and_the_arguments_that_the_function_lacks(
+    tried: Try, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source = """import torch
+library = torch.library.Library("own", "DEF")
+library.define("few(Tensor q, Tensor? b=None, float p=0.0) -> Tensor")
+def few(q): return q + 1
+library.impl("few", few, "CPU")
+"""
+    (found,) = [one for one in findings(tried(source)) if one.code == "WHY211"]
+    assert found.owners == ("registered at module0.py:4",)
+    assert found.message.startswith("the CPU kernel of own::few at module0.py:4 takes (q), but PyTorch calls it with ")
+    assert found.message.endswith(": takes other arguments when a call gives b or p")

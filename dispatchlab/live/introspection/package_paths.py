@@ -41,13 +41,6 @@ def site_chain(site: CallSite, roots: tuple[str, ...]) -> str:
     return _VIA.join(package_path(line, roots) for line in (str(site), *site.via))
 
 
-def without_root(debug: str, roots: tuple[str, ...]) -> str:
-    """Return a debug text `registered at PATH via PATH` with paths that start at the package; build paths stay."""
-    if not debug.startswith(_AT):
-        return debug
-    return _AT + _VIA.join(package_path(path, roots) for path in debug.removeprefix(_AT).split(_VIA))
-
-
 def without_roots(text: str, roots: tuple[str, ...]) -> str:
     """Return a text in which every path behind `registered at` and its `via` starts at the package."""
     first, *rest = _BEFORE_PATH.split(text)

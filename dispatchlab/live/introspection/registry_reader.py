@@ -16,7 +16,7 @@ from dispatchlab._gc_pause import collector_paused
 from dispatchlab.live.bridge.reserved_namespaces import FALLBACK_ROWS, is_own
 from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.live.introspection.held_kernels import SlotReader
-from dispatchlab.live.introspection.package_paths import package_roots, without_root, without_roots
+from dispatchlab.live.introspection.package_paths import package_roots, without_roots
 from dispatchlab.live.introspection.python_registries import UNREADABLE, entries_of, read_whole_layer
 from dispatchlab.live.introspection.queries import overload_order, privateuse1_name
 from dispatchlab.live.introspection.site_log import import_logged, log_of_imports, placed_texts, site_text
@@ -225,8 +225,8 @@ def _operator(name: str, roots: tuple[str, ...], slots: SlotReader) -> RecordedO
         held = slots.text(name, read_dump(dump).kernels, table)
     if log is not None:
         read = log.placed(read)
-    kernels = tuple(replace(kernel, debug=without_root(kernel.debug, roots)) for kernel in read.kernels)
-    debug, shown = without_root(read.debug, roots), without_roots(held or "", roots)
+    kernels = tuple(replace(kernel, debug=without_roots(kernel.debug, roots)) for kernel in read.kernels)
+    debug, shown = without_roots(read.debug, roots), without_roots(held or "", roots)
     return replace(read, debug=debug, tags=tags_of(read), kernels=kernels, slots=shown)
 
 
@@ -234,7 +234,7 @@ def _fallback(fallback: RecordedFallback, roots: tuple[str, ...]) -> RecordedFal
     log = log_of_imports()
     site = None if log is None else log.sites("", fallback.key, [fallback.debug])[0]
     debug = fallback.debug if site is None else site_text(site, ())
-    return replace(fallback, debug=without_root(debug, roots))
+    return replace(fallback, debug=without_roots(debug, roots))
 
 
 def tags_of(operator: RecordedOperator) -> frozenset[str]:

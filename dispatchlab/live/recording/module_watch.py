@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from dispatchlab.live.bridge.native_libraries import knows_torch
 from dispatchlab.live.bridge.torch import torch
 from dispatchlab.live.bridge.wrapped_functions import WrappedFunctions
-from dispatchlab.live.introspection.package_paths import without_root
+from dispatchlab.live.introspection.package_paths import without_roots
 from dispatchlab.live.introspection.registry_reader import all_dumps, fallback_rows
 from dispatchlab.live.recording.module_blocks import Blocks, blocks_of
 from dispatchlab.registries.model import RecordedFallback, read_dump, read_fallbacks
@@ -158,7 +158,7 @@ class ModuleWatch:
         before, self._dumps = self._dumps, all_dumps()
         came = [one for one in read_fallbacks(fallback_rows()) if one not in fallbacks]
         self.fallbacks += came
-        new = {native("", one.key, without_root(one.debug, self._roots)) for one in came}
+        new = {native("", one.key, without_roots(one.debug, self._roots)) for one in came}
         for operator, text in self._dumps.items():
             had = before.get(operator, "")
             if text != had:
@@ -202,8 +202,8 @@ def native(operator: object, key: object, debug: str) -> Native:
 def _registrations_of(name: str, text: str, roots: tuple[str, ...]) -> frozenset[Native]:
     with suppress(Exception):  # the recording code reports what cannot be read
         read = read_dump(text)
-        found = {native(name, kernel.key, without_root(kernel.debug, roots)) for kernel in read.kernels}
+        found = {native(name, kernel.key, without_roots(kernel.debug, roots)) for kernel in read.kernels}
         if read.schema is not None:
-            found.add(native(name, None, without_root(read.debug, roots)))
+            found.add(native(name, None, without_roots(read.debug, roots)))
         return frozenset(found)
     return frozenset()

@@ -22,7 +22,7 @@ from dispatchlab.live.bridge.torch import (
     torch,
 )
 from dispatchlab.live.introspection.module_variables import own_modules, public_variables, shared_modules
-from dispatchlab.live.introspection.package_paths import modules_by_path, package_roots, without_root
+from dispatchlab.live.introspection.package_paths import modules_by_path, package_roots, without_roots
 from dispatchlab.live.introspection.process_copies import ProcessCopy, Say, how_it_ended
 from dispatchlab.live.introspection.python_registries import read_now
 from dispatchlab.live.introspection.queries import look_at
@@ -118,7 +118,7 @@ def _import(order: Order, before: _Before, say: Say) -> None:
     found.update(_operators(before))
     for one in record_registry(only=()).fallbacks:
         if one not in before.fallbacks:
-            found[f"fallback of {one.key}"] = "fallthrough " * one.fallthrough + without_root(one.debug, roots)
+            found[f"fallback of {one.key}"] = "fallthrough " * one.fallthrough + without_roots(one.debug, roots)
     for entry in entries:
         what = f"{entry.registry} of {entry.operator}{f' at {entry.key}' if entry.key else ''}"
         site = f" registered at {entry.site}" if entry.site else ""

@@ -20,7 +20,7 @@ from dispatchlab.live.introspection.package_paths import (
     modules_by_path,
     package_roots,
     site_chain,
-    without_root,
+    without_roots,
 )
 from dispatchlab.live.introspection.python_registries import read_now
 from dispatchlab.live.introspection.registry_reader import all_dumps, fallback_rows, tags_of
@@ -72,7 +72,7 @@ class PackageRecord:
         dangling: operators with kernels but no def, by name.
         kernels: how many kernels were registered, those of C++ and backend fallbacks included.
         native: how many defs and kernels C++ registered.
-        others: how many registrations come from packages that were not asked for, by package.
+        origins: of each call that registers, the operators, and the package that made it.
         by_torch: how many calls PyTorch made for itself, which are left out.
         unreadable: what could not be read or written and is left out, a sentence each.
         in_python: the new entries of the registries of Python, without PyTorch's own entries.
@@ -89,7 +89,7 @@ class PackageRecord:
     dangling: tuple[str, ...]
     kernels: int
     native: int
-    others: Mapping[str, int]
+    origins: tuple[tuple[tuple[str, ...], str], ...]
     by_torch: int
     unreadable: tuple[str, ...]
     in_python: tuple[PythonRegistration, ...] = ()
@@ -98,6 +98,12 @@ class PackageRecord:
     def idle(self, packages: Sequence[str]) -> tuple[str, ...]:
         """Return the packages that register nothing in any module."""
         return tuple(one for one in packages if not any(f"{name}.".startswith(f"{one}.") for name in self.registering))
+
+    def foreign(self, packages: Sequence[str]) -> dict[str, str]:
+        """Return the operators that only other packages register, each with its package."""
+        tops = {name.partition(".")[0] for name in packages}
+        own = {"", *(each for operators, package in self.origins if package in tops for each in operators)}
+        return {each: package for operators, package in self.origins for each in operators if each not in own}
 
 
 class Witness(Protocol):
@@ -162,7 +168,7 @@ def record_packages(packages: Sequence[str], witness: Witness | None = None) -> 
         dangling=tuple(sorted(str(dump.name) for dump in dumps if dump is not None and dump.is_dangling)),
         kernels=sum(isinstance(registration, Impl | Fallback) for registration in made),
         native=len(native),
-        others=_others(calls, packages),
+        origins=tuple(_origins(watched, calls, native, packages)),
         by_torch=len(watched.kept) - len(calls),
         unreadable=(
             *watched.calls.unreadable,
@@ -293,9 +299,9 @@ class _Reader:
             except ParseError as error:
                 self._note(name, f"its schema {_short(operator.schema)}", error)
             else:
-                yield Def(schema, operator.alias, tags_of(operator), without_root(operator.debug, self._roots))
+                yield Def(schema, operator.alias, tags_of(operator), without_roots(operator.debug, self._roots))
         for kernel in () if def_only else reversed(operator.kernels):
-            yield Impl(operator.name, kernel.key, self._kernel(name, kernel), without_root(kernel.debug, self._roots))
+            yield Impl(operator.name, kernel.key, self._kernel(name, kernel), without_roots(kernel.debug, self._roots))
 
     def call(self, call: WatchedCall) -> Iterator[Registration]:
         """Return the registration that a watched call made."""
@@ -400,7 +406,7 @@ def _added_fallbacks(
         is_known = one in watched.fallbacks or PYTHON_LINE.search(one.debug) is not None
         if not is_known and not ownership.is_own_fallback(one):
             kernel = Kernel(KernelForm.FALLTHROUGH) if one.fallthrough else Kernel()
-            yield Fallback(one.key, kernel, without_root(one.debug, watched.roots))
+            yield Fallback(one.key, kernel, without_roots(one.debug, watched.roots))
 
 
 def _added(
@@ -508,10 +514,13 @@ def _in_block(one: Registered) -> Registered:
     return one
 
 
-def _others(calls: Sequence[WatchedCall], packages: Sequence[str]) -> dict[str, int]:
-    counts: Counter[str] = Counter()
+def _origins(
+    watched: _WatchedImports, calls: Sequence[WatchedCall], native: Sequence[Registered], packages: Sequence[str]
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    owners = watched.modules.owners()
+    for one in native:
+        module = owners.get(native_event(_operator(one), _key(one), one.debug), packages[0])
+        yield (str(_operator(one)),), module.partition(".")[0]
     for call in calls:
-        module = call.site.module
-        if not any(module == package or module.startswith(f"{package}.") for package in packages):
-            counts[module.partition(".")[0] or "<unknown>"] += 1
-    return dict(sorted(counts.items()))
+        operators = tuple(str(_qualified(call, one)) for one in call.made if not isinstance(one, Fallback))
+        yield operators, (call.site.module or packages[0]).partition(".")[0]

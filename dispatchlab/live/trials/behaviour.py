@@ -31,7 +31,11 @@ def signature(subject: Subject) -> None:
         if event.detail.startswith("fake"):
             name = subject.name.replace("::", ".")
             raise TypeError(f"fake tensor call: TypeError {name}: {function}() takes other arguments")
-        raise TypeError(f"{function}() takes other arguments")
+        arguments = subject.op._schema.arguments
+        optional = [one.name for one in arguments if one.has_default_value()]
+        is_short = event.detail.count(",") + 1 == len(arguments) - len(optional)
+        when = f" when a call gives {' or '.join(optional)}" if optional and is_short else ""
+        raise TypeError(f"{function}() takes other arguments{when}")
 
 
 def call(subject: Subject) -> None:

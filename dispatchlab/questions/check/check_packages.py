@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -282,8 +283,9 @@ def _registered(facts: PackageFacts, packages: Sequence[str]) -> str:
         else (f"{record.native:,} of them in C++" if record.native < record.registrations else "all in C++")
     )
     tops = {name.partition(".")[0] for name in packages}
-    others = {name: count for name, count in record.others.items() if name not in tops}
-    along = f"; {sum(others.values()):,} of {record.registrations:,} calls by {' and '.join(others)}, imported along"
+    others = [name for _, name in record.origins if name not in tops]
+    whose = " and ".join(sorted({*others}))
+    along = f"; {len(others):,} of {record.registrations:,} calls by {whose}, imported along"
     kernels = f"{counted(record.operators, 'operator')} and {counted(record.kernels, 'kernel')}"
     return f"{kernels}, {by}{along * bool(others)}"
 
@@ -326,9 +328,12 @@ def _lint(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Check
         return _not_asked(report, Question.LINT, error)
     ordered = {finding.operator for answer in report.answers for finding in answer.findings}
     findings = [one for one in found.findings if one.code != "DL009" or one.operator not in ordered]
+    foreign = facts.record.foreign(report.packages)
+    others = Counter(found.others) + Counter(foreign[one.operator] for one in findings if one.operator in foreign)
+    findings = [one for one in findings if one.operator not in foreign]
     notes = [
         f"{counted(count, 'finding')} about operators of {package} left out: check {package}"
-        for package, count in found.others.items()
+        for package, count in sorted(others.items())
     ]
     notes += [f"{code} was not checked: {why}" for code, why in found.not_checked.items()]
     return _answered(report, Answer(Question.LINT, "", tuple(findings), tuple(notes)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -84,7 +86,7 @@ class TrialProcess:
 
     def __init__(self, engine: LiveEngine, request: TrialRequest) -> None:
         self._engine, self._request = engine, request
-        self._started = False
+        self._started, self._foreign = False, frozenset[str]()
 
     def facts(self) -> PackageFacts:
         """Import the packages, start the trials, and return the facts of the import.
@@ -95,10 +97,11 @@ class TrialProcess:
         """
         self._started = True
         found: PackageFacts = self._engine.ask(f"{_WORKER}:facts_and_trials", self._request)
+        self._foreign = frozenset(found.record.foreign(self._request.packages))
         return found
 
     def runs(self, limit_s: float) -> list[Run]:
-        """Return the results of the trials.
+        """Return the results of the trials, without operators that only other packages register.
 
         Raises:
             TrialsFailedError: the process ended without an answer, or the inputs cannot be read.
@@ -109,7 +112,7 @@ class TrialProcess:
         found: list[Run] | str = self._engine.ask(f"{_WORKER}:trial_runs", limit_s)
         if isinstance(found, str):
             raise TrialsFailedError(found)
-        return found
+        return [one for one in found if one[0].operator not in self._foreign]
 
 
 @contextmanager
@@ -183,16 +186,25 @@ def _registered_at(run: TrialRun) -> Position | None:
     return next((event.at for event in (*fakes, *made)), None)
 
 
+def _from_package(text: str) -> str:
+    """Return a text in which paths start at the package, as those of lint do."""
+    for folder in sorted(sys.path, key=len, reverse=True):
+        text = text.replace(os.path.join(folder, ""), "") if len(folder) > 1 else text
+    return text
+
+
 def finding_of(run: TrialRun, answer: Answer) -> Finding:
     """Return the finding of a failed trial."""
     level = Level.ERROR if run.trial in _ERRORS else Level.WARNING
-    message = answer.cause.removeprefix("no known cause of the dispatcher: ")
+    message = _from_package(answer.cause.removeprefix("no known cause of the dispatcher: "))
     return Finding(
         answer.code or "trials",
         run.operator,
         None,
         f"{message}; found by the trial {run.trial} with {run.inputs}" if run.inputs else message,
-        tuple(f"registered at {at}" for at in (answer.at or _registered_at(run),) if at is not None),
+        tuple(
+            f"registered at {_from_package(str(at))}" for at in (answer.at or _registered_at(run),) if at is not None
+        ),
         Level.INFORMATION if answer.code in _LACKING else level,
         f"{answer.code} {run.operator}",
         "; ".join(trial.fix.text for trial in answer.fixes[:2]),
