@@ -105,6 +105,12 @@ def decoded(data: bytes, path: str) -> str:
         ) from None
 
 
+def file_in(folder: str | os.PathLike[str], *endings: str) -> str:
+    """Return the advice to name a file in a folder, with an example that has one of these endings, if any."""
+    names = sorted(name for name in os.listdir(folder) if name.endswith(endings) and not name.startswith("."))
+    return "name a file in it" + (f", such as {os.path.join(folder, names[0])}" if names else "")
+
+
 def modules_in(folder: str | os.PathLike[str]) -> list[str]:
     """Return the modules in a folder: its packages, and its files of Python."""
     if not os.path.isdir(folder):

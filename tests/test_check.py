@@ -115,6 +115,15 @@ def test_a_mistake_on_the_command_line_is_said_before_anything_runs(
     assert said in " ".join(done.stderr.replace("│", " ").split()), done.stderr
 
 
+def test_without_a_package_check_asks_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments in ((), ("--orders",), (".",)):
+        done = run("check", *arguments)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert "there is no package in this folder: name what to check, such as\n" in done.stderr
+        assert "  dispatchlab check live    (the installed PyTorch)\n" in done.stderr
+
+
 def test_the_exit_code_is_that_of_the_questions_that_fail() -> None:
     assert report_of().exit_code == 0
     assert report_of((Question.LINT, SHADOWED)).exit_code == 0

@@ -472,3 +472,38 @@ def test_without_a_source_and_a_package_permute_asks_for_one(tmp_path: Path, mon
     assert "there is no package in this folder: name what to permute, such as" in result.stderr
     assert "dispatchlab permute scenarios/" in result.stderr
     assert permute("--operator", "aten::relu").stdout.startswith("torch-2.13-cpu under torch-2.13: 1 operator\n")
+
+
+def test_a_refusal_that_is_not_expected_is_what_is_not_as_expected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = "  - def: test::foo(Tensor x) -> Tensor\n"
+    Path("mine.yaml").write_text(f"claim: two\nregistrations:\n{one}{one}")
+    result = permute("mine.yaml")
+    first, cause, *_ = result.stdout.splitlines()
+    assert first.endswith("), NOT as expected: a registration is refused")
+    assert "(mine.yaml:4) exclude one another (duplicate_def; " in cause
+    assert result.exit_code == 1
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_bound_that_was_hit_names_its_option_and_a_missing_proof_its_exit_code() -> None:
+    bounded = permute("five.yaml", "--walk", "graph", "--max-states", "2")
+    assert "fix: raise the bound that was hit (--max-states or --timeout), or name a smaller" in bounded.stdout
+    unproved = permute("many.yaml", "--walk", "sample", "--samples", "5", "--require-proof")
+    assert (unproved.exit_code, unproved.stderr) == (
+        3,
+        "note: many.yaml: no violation was found, but that is no proof, so --require-proof ends with exit code 3\n",
+    )
+
+
+def test_a_folder_for_a_registry_is_refused_with_a_file_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rules").mkdir()
+    Path("rules/one.yaml").touch()
+    result = permute("rules", "--operator", "foo")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "rules: expected a file but found a folder; name a file in it, such as rules/one.yaml\n",
+    )

@@ -61,6 +61,15 @@ def test_an_unknown_key_is_refused() -> None:
         run_raising("coverage", "--key", "Autograd")
 
 
+def test_the_name_of_a_device_for_a_program_is_another_option(tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.touch()
+    result = run("coverage", "--key", "npu", "--program", str(program))
+    assert result.exit_code == 2
+    assert "write PrivateUse1" in result.stderr
+    assert "for the name in the program, add --device npu" in " ".join(result.stderr.split())
+
+
 def test_operators_are_chosen_by_tags() -> None:
     of = ("coverage", "torch-2.13-cpu", "--key", "PrivateUse1")
     assert run(*of, "--tag", "core").output.startswith("PrivateUse1 in torch-2.13-cpu: 193 operators\n")

@@ -76,6 +76,14 @@ def test_an_unknown_key_is_refused_with_the_nearest_one() -> None:
     assert str(caught.value) == "'AutogradCuda' is not a dispatch key; did you mean AutogradCUDA?"
 
 
+def test_the_name_of_a_device_is_answered_with_private_use_1() -> None:
+    assert parse_key("npu", "npu") is DispatchKey.PrivateUse1
+    with pytest.raises(UnknownKeyError, match=r"'nqu' is not a dispatch key; did you mean npu\?"):
+        parse_key("nqu", "npu")
+    with pytest.raises(UnknownKeyError, match="; for a device of your own, write PrivateUse1, or name the package"):
+        parse_key("npu")
+
+
 @pytest.mark.parametrize("alias", ALIAS_KEYS, ids=str)
 def test_alias_keys_stand_for_upstreams_runtime_keys(alias: DispatchKey) -> None:
     assert names(ALIAS_SLOTS[alias]) == TORCH["alias_sets"][str(alias)]

@@ -43,6 +43,25 @@ def test_a_missing_file_names_the_nearest_one(tmp_path: Path) -> None:
     assert str(caught.value) == f"{path}: there is no such file; did you mean {tmp_path / 'two_kernels.yaml'}?"
 
 
+def test_the_name_of_a_device_is_answered_with_private_use_1() -> None:
+    with pytest.raises(ScenarioError) as caught:
+        parse_scenario("claim: A\nregistrations:\n  - impl: test::foo\n    dispatch: npu\n")
+    assert caught.value.problems[0].hint == "for a device of your own, write PrivateUse1"
+
+
+def test_a_folder_is_refused_with_a_file_in_it_or_the_command_that_records_it(tmp_path: Path) -> None:
+    folder = tmp_path / "npukit"
+    folder.mkdir()
+    (folder / "one.yaml").touch()
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(folder)
+    assert caught.value.problems[0].hint == f"name a file in it, such as {folder / 'one.yaml'}"
+    (folder / "__init__.py").touch()
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(folder)
+    assert caught.value.problems[0].hint == "record it first: dispatchlab record npukit -o npukit.yaml"
+
+
 @pytest.mark.parametrize(
     ("name", "message", "hint"),
     [

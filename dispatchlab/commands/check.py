@@ -83,9 +83,8 @@ def check(
 ) -> None:
     """Find mistakes in a package: order, lint, trials, upgrade, drift from its record.
 
-    Imports the packages in new processes. Default: the packages of the checkout around the current folder, or else the
-    bundled registry of the installed PyTorch. For a scenario, a record, a registry or `live` (the installed PyTorch),
-    only lint is asked.
+    Imports the packages in new processes. Default: the packages of the checkout around the current folder. For a
+    scenario, a record, a registry or `live` (the installed PyTorch), only lint is asked.
 
     order compares orders of imports and of registrations; lint finds likely mistakes; trials run each operator in a
     dozen ways; upgrade compares with the newest PyTorch that dispatchlab knows; drift compares with a committed record.
@@ -117,6 +116,9 @@ def check(
     from dispatchlab.questions.setup.check_subject import check_subject
 
     found = check_subject(names, report=note)
+    selection = selection_of(found.settings, select, ignore, operators)
+    if not found.packages and not found.sources:
+        raise click.UsageError(_NO_SOURCE)
     if orders:
         if format == "sarif" or format == "github":
             raise click.UsageError(f"--format {format} is for findings: leave out --orders")
@@ -126,7 +128,6 @@ def check(
         raise click.UsageError(f"{found.sources[0]} is not a package, so only lint can be asked")
     if against and not is_lint:
         raise click.UsageError("--against is for lint: add --only lint")
-    selection = selection_of(found.settings, select, ignore, operators)
     if write_baseline is not None:
         check_output(write_baseline, FileKind.BASELINE)
     else:
@@ -176,6 +177,13 @@ def check(
         worst = report.groups[0].level
         note(f"note: the exit code is 0, as the worst finding is {worst}; to fail on it: --fail-on {worst}")
     exit_with(report.exit_code)
+
+
+_NO_SOURCE = """\
+there is no package in this folder: name what to check, such as
+  dispatchlab check my_package
+  dispatchlab check scenario.yaml
+  dispatchlab check live    (the installed PyTorch)"""
 
 
 def _orders(packages: tuple[str, ...], format: Format | None) -> NoReturn:

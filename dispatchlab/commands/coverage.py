@@ -79,6 +79,7 @@ def coverage(
       dispatchlab coverage --report coverage.html
       dispatchlab coverage my_backend.yaml --key npu --program train.py
     """
+    from dispatchlab.model.keys import UnknownKeyError
     from dispatchlab.questions.coverage.blocks import coverage_view
     from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
     from dispatchlab.questions.coverage.program_coverage import program_coverage, program_coverage_view
@@ -90,7 +91,12 @@ def coverage(
         raise click.UsageError("--program cannot be combined with --operator, --tag and --list: leave some out")
     source, imports = subject(source, keys=[key])
     recorded = recorded_from(source, imports=imports, report=note)
-    row = runtime_key(key, privateuse1=recorded.privateuse1)
+    try:
+        row = runtime_key(key, privateuse1=recorded.privateuse1)
+    except UnknownKeyError as error:
+        if not programs or not key.islower():
+            raise
+        raise click.UsageError(f"{error}; for the name in the program, add --device {key}") from None
     name = f"PyTorch {recorded.torch} with {' and '.join(imports)}" if imports else source
     view: View[Any]
     if programs:

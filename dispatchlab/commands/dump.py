@@ -67,7 +67,8 @@ def dump(
     """Show the kernels and the dispatch table of an operator, and what Python registers for it.
 
     OP is a name, a name without overload, or a glob such as 'aten::add*'. --format text prints the same text as
-    PyTorch.
+    PyTorch. Without --semantics, a registry is replayed with strict, which never has a stale slot; the model of its
+    PyTorch, such as --semantics torch-2.6, may have one.
 
     \b
     Examples:

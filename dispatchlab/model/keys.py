@@ -346,19 +346,22 @@ class UnknownKeyError(DispatchLabError):
     """No dispatch key has this name."""
 
     text: str
+    privateuse1: str = ""
 
     def __str__(self) -> str:
-        meant = did_you_mean(self.text, DispatchKey.__members__)
+        own = (self.privateuse1,) if self.privateuse1 else ()
+        meant = did_you_mean(self.text, (*own, *DispatchKey.__members__))
         if not meant and self.text.islower():
-            meant = "; for a device of your own, name the package that renames PrivateUse1 to it, or write PrivateUse1"
+            meant = "; for a device of your own, write PrivateUse1, or name the package that renames PrivateUse1 to it"
         return f"{self.text!r} is not a dispatch key{meant}"
 
 
-def parse_key(text: str) -> DispatchKey:
+def parse_key(text: str, privateuse1: str = "") -> DispatchKey:
     """Return the key with this name, exactly as a dump writes it.
 
     Args:
         text: one name; case counts and nothing is trimmed.
+        privateuse1: the name that a package gave the PrivateUse1 backend, which also names the key.
 
     Returns:
         A runtime, functionality or alias key. `Undefined` is a key here; registrations read it as "no key".
@@ -366,7 +369,9 @@ def parse_key(text: str) -> DispatchKey:
     Raises:
         UnknownKeyError: no key has this name; the error names the nearest key.
     """
+    if privateuse1 and text == privateuse1:
+        return DispatchKey.PrivateUse1
     try:
         return DispatchKey[text]
     except KeyError:
-        raise UnknownKeyError(text) from None
+        raise UnknownKeyError(text, privateuse1) from None

@@ -123,7 +123,7 @@ def runtime_key(text: str, *, privateuse1: str = "") -> DispatchKey:
         UnknownKeyError: the key does not exist.
         NoSlotError: it has no slot.
     """
-    key = DispatchKey.PrivateUse1 if privateuse1 and text == privateuse1 else parse_key(text)
+    key = parse_key(text, privateuse1)
     if not key.is_runtime:
         raise NoSlotError(key)
     return key

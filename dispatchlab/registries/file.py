@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError, did_you_mean
-from dispatchlab.files import FileKind, ReadError, instead, is_registry, read_file
+from dispatchlab.files import FileKind, ReadError, file_in, instead, is_registry, read_file
 from dispatchlab.model.profile import NEWEST, version_of
 from dispatchlab.registries.model import Recorded, Registry
 from dispatchlab.registries.stored import RegistryFileError, StoredRegistry, recording_bytes
@@ -38,6 +38,9 @@ def open_registry(path: str | os.PathLike[str]) -> StoredRegistry:
     name = str(path)
     try:
         data = read_file(name, limit=MAX_FILE, what="recorded registries")
+    except IsADirectoryError:
+        advice = file_in(name, SUFFIX, ".yaml", ".yml")
+        raise RegistryFileError(name, f"expected a file but found a folder; {advice}") from None
     except OSError as error:
         raise RegistryFileError(name, f"it cannot be read: {error.strerror or error}") from None
     except ReadError as error:

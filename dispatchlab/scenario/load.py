@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from typing import TypeVar
 
 from dispatchlab.errors import nearest
-from dispatchlab.files import FileKind, ReadError, instead, read_file
+from dispatchlab.files import FileKind, ReadError, file_in, instead, read_file
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.prover.chains import Module, normal, shortest
 from dispatchlab.prover.result import Expectation
@@ -333,7 +333,11 @@ def read_bytes(path: str | os.PathLike[str], kind: FileKind) -> bytes:
     except FileNotFoundError:
         raise ScenarioError((_missing(Path(file), kind),)) from None
     except IsADirectoryError:
-        raise ScenarioError((Problem(file, "expected a file but found a folder", "name a file in it"),)) from None
+        package = os.path.basename(os.path.normpath(file))
+        is_package = os.path.isfile(os.path.join(file, "__init__.py"))
+        record = f"record it first: dispatchlab record {package} -o {package}.yaml"
+        hint = record if is_package else file_in(file, ".yaml", ".yml")
+        raise ScenarioError((Problem(file, "expected a file but found a folder", hint),)) from None
     except OSError as error:
         raise ScenarioError((Problem(file, f"the file cannot be read: {error.strerror or error}"),)) from None
     except ReadError as error:

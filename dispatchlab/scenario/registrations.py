@@ -72,6 +72,8 @@ def _key(node: Node, context: Context) -> DispatchKey | None:
         return DispatchKey[text] or None
     except KeyError:
         hint = did_you_mean(text, DispatchKey.__members__) if text else "leave the field out for no key"
+        if not hint and text.islower():
+            hint = "for a device of your own, write PrivateUse1"
         raise expected("a dispatch key", node, hint) from None
 
 

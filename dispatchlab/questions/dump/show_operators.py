@@ -213,8 +213,9 @@ def listing(asked: DumpOptions, *, report: Report) -> View[Any]:
     Raises:
         DispatchLabError: there is no such operator or key, or the source cannot be used.
     """
+    from dispatchlab.model.keys import parse_key
     from dispatchlab.questions.dump.listing_blocks import Listing, listing_view
-    from dispatchlab.questions.sources.find_sources import find_listed, named_key
+    from dispatchlab.questions.sources.find_sources import find_listed
 
     asked = asked.with_source(report)
     source = asked.source or LIVE
@@ -223,7 +224,7 @@ def listing(asked: DumpOptions, *, report: Report) -> View[Any]:
     if not is_registry_source(source):
         raise DumpOptionsError(f"--list works with registries, but {source} is a scenario: name an operator")
     recorded = recorded_from(source, imports=asked.imports, report=report)
-    keys = tuple(named_key(key, recorded.privateuse1) for key in asked.keys)
+    keys = tuple(parse_key(key, recorded.privateuse1) for key in asked.keys)
     operators = find_listed(recorded, asked.operator or "*", source=source, keys=keys)
     if not operators:
         report(f"no operator of {source} matches")

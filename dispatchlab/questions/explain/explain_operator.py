@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.keys import parse_key
 from dispatchlab.model.names import AmbiguousOperatorError
 from dispatchlab.model.packet import Packet, PacketOverload
 from dispatchlab.questions.dump.inspect_operators import inspect_operator
@@ -22,7 +23,6 @@ from dispatchlab.questions.explain.packet_calls import (
 )
 from dispatchlab.questions.explain.result import CallExplanation
 from dispatchlab.questions.sources.engines import EngineName
-from dispatchlab.questions.sources.find_sources import named_key
 from dispatchlab.registries.builds import backend_named, default_registry, has_kernels_for, no_answer
 
 
@@ -98,7 +98,7 @@ def explain_operator(
             report(f"note: {reason}")
     view = inspection.only_view
     included, excluded = (
-        tuple(named_key(name, inspection.privateuse1) for name in names) for names in (include, exclude)
+        tuple(parse_key(name, inspection.privateuse1) for name in names) for names in (include, exclude)
     )
     explanation = explain(view, described, thread_keys(included, excluded, inference=inference_mode))
     lacks = unanswered(explanation, source=inspection.source, build=inspection.build, imports=inspection.imports)

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import TABLES
 from dispatchlab.prover.checker import diff_sections
-from dispatchlab.prover.result import Counterexample, Exploration, Verdict
+from dispatchlab.prover.result import Counterexample, Expectation, Exploration, Verdict
 from dispatchlab.questions.order.report import Explored, Report
 from dispatchlab.questions.order.report_text import counts, reductions_text, step_text
 from dispatchlab.views import blocks as b
@@ -26,7 +26,8 @@ VERDICT_MOODS: dict[Verdict, b.Mood] = {
 }
 """What a verdict is for its reader."""
 
-_DECIDED = (Verdict.ORDER_INDEPENDENT, Verdict.ORDER_DEPENDENT, Verdict.NO_VIOLATION_FOUND)
+_NO_VIOLATION = (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND)
+_DECIDED = (*_NO_VIOLATION, Verdict.ORDER_DEPENDENT)
 
 _MOST_LINES = 13
 _PROGRAM = "A program that shows it wherever PyTorch is installed; --save FILE.py keeps it."
@@ -155,7 +156,10 @@ def fix_of(fix: str) -> b.Inline:
 
 
 def _expected(report: Report) -> b.Span:
-    return b.good("as expected") if report.as_expected else b.bad(f"NOT as expected: {report.expected}")
+    if report.as_expected:
+        return b.good("as expected")
+    refused = report.expected is Expectation.ORDER_INDEPENDENT and report.exploration.verdict in _NO_VIOLATION
+    return b.bad(f"NOT as expected: {'a registration is refused' if refused else report.expected}")
 
 
 def _blocks(one: Explored, *, details: bool = True) -> Iterator[b.Block]:

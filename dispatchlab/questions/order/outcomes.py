@@ -52,6 +52,9 @@ def check_files(files: Sequence[str], options: RunOptions, *, snapshots: bool) -
         raise NoStatesError("PyTorch")
 
 
+_UNPROVED = "no violation was found, but that is no proof, so --require-proof ends with exit code 3"
+
+
 @dataclass
 class Outcomes:
     """The outcomes so far.
@@ -88,6 +91,8 @@ class Outcomes:
             self.report(f"note: {text}")
         report = outcome.report
         self.code = max(self.code, report.exit_code)
+        if report.as_expected and report.exit_code:
+            self.report(f"note: {report.scenario}: {_UNPROVED}")
         snapshots = self._snapshots() if self.with_snapshots and not outcome.interrupted else None
         shows = self.with_operators and len(self.files) == 1 and snapshots is None and self.options.engine != "torch"
         build, seen = self._operators() if shows else ("", [])

@@ -86,7 +86,7 @@ def reason_of(
     refused = [conflict_text(conflict, found, scenario.registrations) for conflict in found.conflicts]
     if found.verdict not in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND):
         cause = next(reversed(found.notes), f"the exploration ended with the verdict {found.verdict}")
-        return Reason(cause, "raise the bound that was hit, or name a smaller scenario")
+        return Reason(cause, "raise the bound that was hit (--max-states or --timeout), or name a smaller scenario")
     if scenario.expect is Expectation.ORDER_INDEPENDENT and refused:
         members = found.conflicts[0].members
         fix = "drop it" if len(members) == 1 else "keep one of them"

@@ -15,7 +15,6 @@ from dispatchlab.questions.setup.checkout import Checkout, find_checkout, module
 from dispatchlab.questions.setup.first_files import RECORDS
 from dispatchlab.questions.setup.pytest_option import PytestConfigError, folders_of, pytest_options
 from dispatchlab.questions.sources.find_sources import is_registry_source, is_scenario_source
-from dispatchlab.registries.builds import default_registry
 
 
 class NoPackageError(DispatchLabError):
@@ -24,11 +23,10 @@ class NoPackageError(DispatchLabError):
     checkout: Checkout
 
     def __str__(self) -> str:
-        several = self.checkout.modules
-        found = f"has several packages, {', '.join(several)}" if several else "has no package"
+        several = ", ".join(self.checkout.modules)
         return (
-            f"{self.checkout.root} {found}: name the module that registers operators, or the modules in "
-            '[tool.dispatchlab] of pyproject.toml: packages = ["my_package"]'
+            f"{self.checkout.root} has several packages, {several}: name the module that registers operators, or the "
+            'modules in [tool.dispatchlab] of pyproject.toml: packages = ["my_package"]'
         )
 
 
@@ -65,7 +63,7 @@ def check_subject(packages: Sequence[str], *, report: Callable[[str], None]) -> 
 
     Args:
         packages: the modules, paths to them, or scenarios and registries. If empty: the modules of the settings, or
-            the module with the name of the project, or else the bundled registry of the installed PyTorch.
+            the module with the name of the project, if any.
         report: a function that gets a sentence about modules that are not installed.
 
     Raises:
@@ -84,10 +82,7 @@ def check_subject(packages: Sequence[str], *, report: Callable[[str], None]) -> 
     named = tuple(packages) or settings.packages or (checkout.modules[:1] if checkout.certain else ())
     if sources and len(sources) < len(packages):
         raise MixedSubjectError(sources[0])
-    if not named and not checkout.modules:
-        sources, reason = (default_registry().name,), default_registry().reason
-        report(f"note: {reason}")
-    if sources:
+    if sources or not (named or checkout.modules):
         return CheckSubject((), sources, baseline=settings.baseline, settings=settings)
     if not named:
         raise NoPackageError(checkout)

@@ -405,17 +405,6 @@ def find_listed(
     return tuple(find(recorded, asked, keys=keys))
 
 
-def named_key(text: str, privateuse1: str) -> DispatchKey:
-    """Return a key by its name, or by the name that a package gave the PrivateUse1 backend.
-
-    Raises:
-        UnknownKeyError: no key has this name.
-    """
-    from dispatchlab.model.keys import DispatchKey, parse_key
-
-    return DispatchKey.PrivateUse1 if privateuse1 and text == privateuse1 else parse_key(text)
-
-
 def table_rows(keys: Iterable[str], *, privateuse1: str = "") -> tuple[str, ...]:
     """Return the names of table rows.
 
@@ -427,9 +416,11 @@ def table_rows(keys: Iterable[str], *, privateuse1: str = "") -> tuple[str, ...]
         UnknownKeyError: a name is not a dispatch key; the error names the nearest key.
         TableRowError: a key has no row, for example an alias key.
     """
+    from dispatchlab.model.keys import parse_key
+
     found = []
     for text in keys:
-        key = named_key(text, privateuse1)
+        key = parse_key(text, privateuse1)
         if not key.is_runtime:
             raise TableRowError(text)
         found.append(str(key))
