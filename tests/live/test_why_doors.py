@@ -238,6 +238,30 @@ def test_pytest_explains_no_test_by_the_mode_of_another(line: str, cause: str, t
     assert f"dispatchlab why: {cause}" in run(tmp_path, "-m", "pytest", *options).stdout
 
 
+WRITES = """\
+import torch
+
+@torch.library.custom_op("boxes::grow", mutates_args=())
+def grow(x: torch.Tensor) -> torch.Tensor:
+    return x.add_(1).clone()
+
+def test_sizes():
+    for size in range(1, 6):
+        assert grow(torch.ones(size)).numel() == size
+
+def test_keeps_its_input():
+    x = torch.ones(2)
+    grow(x)
+    assert x.sum() == 2
+"""
+
+
+def test_pytest_sees_a_write_after_the_calls_of_another_test(tmp_path: Path) -> None:
+    (tmp_path / "test_grow.py").write_text(WRITES)
+    options = ("-p", "no:cacheprovider", *PLUGIN_OPTIONS, "--why", "--tb=line", "test_grow.py")
+    assert "dispatchlab why: WHY421" in run(tmp_path, "-m", "pytest", *options).stdout
+
+
 def test_python_asks_about_an_exception(tmp_path: Path) -> None:
     asks = "\ntry:\n    " + CALL + "except Exception as error:\n    print(repr(dispatchlab.why(error)))\n"
     head = "import dispatchlab\ndispatchlab.watch_exceptions()\n"

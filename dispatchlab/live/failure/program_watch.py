@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -49,6 +50,7 @@ class ProgramWatch:
         self.folder = os.path.realpath(folder)
         self.owned = tuple(path for package in packages for path in _paths_of(package))
         self.events: list[Event] = []
+        self.copied: Counter[str] = Counter()
         self.calls: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {}
         self.states: set[tuple[str, str]] = set()
         self.unknown: set[str] = set()
@@ -86,6 +88,8 @@ class ProgramWatch:
 
     def forget_calls(self) -> None:
         """Forget what an earlier test did with modes and operators; what it registered stays, and so do imports."""
+        self.copied.clear()
+        self.states.clear()
         self.events[:] = [
             event
             for event in self.events

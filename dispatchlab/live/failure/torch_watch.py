@@ -439,11 +439,11 @@ def keep_call(watch: ProgramWatch, operator: str, args: tuple[Any, ...], kwargs:
         watch.states.add((operator, state))
         watch.note("called", operator, state)
     calls = watch.calls.setdefault(operator, [])
-    if len(calls) >= _KEPT_CALLS:
-        return None
+    watch.copied[operator] += 1
     with suppress(Exception):
-        calls.append(copy_of((args, kwargs)))
-        return calls[-1]
+        if watch.copied[operator] <= _KEPT_CALLS:
+            calls[_KEPT_CALLS - 1 :] = [copy_of((args, kwargs))]
+            return calls[-1]
     return None
 
 
