@@ -216,11 +216,6 @@ def _umask() -> int:
     return mask
 
 
-def is_replaced(path: str | os.PathLike[str]) -> bool:
-    """Return whether `write_file` would replace a regular file there."""
-    return os.path.isfile(path) and not os.fspath(path).startswith("/dev/")
-
-
 def write_folder(folder: str | os.PathLike[str], contents: Mapping[str, str | bytes]) -> None:
     """Replace or make files in a folder, which is made if it is not there.
 
@@ -430,7 +425,7 @@ def check_overwrite(path: str | os.PathLike[str], kind: FileKind) -> None:
         OverwriteError: the file has other content.
     """
     try:
-        if not is_replaced(path) or os.path.getsize(path) == 0:
+        if not os.path.isfile(path) or os.fspath(path).startswith("/dev/") or os.path.getsize(path) == 0:
             return
     except OSError:
         return

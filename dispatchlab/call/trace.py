@@ -66,7 +66,7 @@ class Trace:
         thread = self._here()
         depth = 1 + sum(isinstance(event, TracedCall) for _, event, _ in thread.open)
         if self._line is not None:
-            self._line(trace_line(call, depth))
+            self._line(f"{' ' * depth}{call.kind} op=[{call.operator}], key=[{call.keys.highest()}]")
         inside: list[TracedEvent] = []
         traced = TracedCall(
             *(str(call.kind), str(call.operator), depth, call.arguments, call.each, call.included, call.excluded),
@@ -102,14 +102,6 @@ class Trace:
         if found is None:  # and no other thread adds this one
             found = self._threads[here] = _Thread(here.name)
         return found
-
-
-def trace_line(call: ObservedCall, depth: int) -> str:
-    """Return `  [redispatch] op=[aten::add.Tensor], key=[CPU]`, indented by the depth.
-
-    Source: aten/src/ATen/core/dispatch/Dispatcher.h (`_print_dispatch_trace`).
-    """
-    return f"{' ' * depth}{call.kind} op=[{call.operator}], key=[{call.keys.highest()}]"
 
 
 def calls_in(steps: Sequence[TracedEvent]) -> Iterator[TracedCall]:

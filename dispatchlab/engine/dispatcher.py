@@ -22,7 +22,7 @@ from dispatchlab.engine.lowering import LoweredRegistration, initial_state, lowe
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.primitives import RegisterImpl
 from dispatchlab.engine.semantics import Semantics, semantics_named
-from dispatchlab.engine.state import FALLBACKS, State, StateVariable, Transaction
+from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, State, StateVariable, Transaction
 from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError, no_operator
 from dispatchlab.model.dump_format import key_text
 from dispatchlab.model.names import OperatorName
@@ -282,7 +282,7 @@ class Dispatcher:
 
     def namespaces(self) -> tuple[str, ...]:
         """Return the namespaces that DEF libraries claim."""
-        return introspection.namespaces_in(dict(self.state))
+        return tuple(sorted(each.namespace for each in dict(self.state) if isinstance(each, NamespaceVariable)))
 
     def find_op(self, name: OperatorName | str) -> OperatorName | None:
         """Return the operator of that name, with or without a schema."""

@@ -17,7 +17,7 @@ from dispatchlab.engine.kernel import RegisteredKernel, TableEntry
 from dispatchlab.engine.operator_entry import Definition, OperatorEntry
 from dispatchlab.engine.precedence import AUTOGRAD_BIT, AUTOGRAD_SLOTS, Slots, computed_table
 from dispatchlab.engine.semantics import Semantics, SlotOrder, in_order
-from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonState, PythonVariable, State
+from dispatchlab.engine.state import FALLBACKS, PythonState, PythonVariable, State
 from dispatchlab.model.dump_format import KernelLine, OperatorDump, row_text
 from dispatchlab.model.keys import SLOT_KEYS
 from dispatchlab.model.names import OperatorName
@@ -121,11 +121,6 @@ def operators_in(state: State) -> Iterator[OperatorEntry]:
         entry = operator_in(state, variable)
         if entry is not None:
             yield entry
-
-
-def namespaces_in(state: State) -> tuple[str, ...]:
-    """Return the namespaces that a DEF library claims."""
-    return tuple(sorted(variable.namespace for variable in state if isinstance(variable, NamespaceVariable)))
 
 
 def snapshot(state: State, name: OperatorName, semantics: Semantics) -> Snapshot:

@@ -120,11 +120,6 @@ def _index(node: Node, context: Context) -> int:
     return int(text)
 
 
-def anonymous_schema(node: Scalar, context: Context) -> FunctionSchema:
-    """Return the schema of a function without a name, `(Tensor _0) -> Tensor _0`; its operator name is empty."""
-    return parsed(node, _anonymous_parser(context.classes), context, prefix=_PREFIX)
-
-
 _PREFIX = "_"
 """Stands for the missing name while the parser is at work."""
 
@@ -233,7 +228,7 @@ def _kernel(node: Node, context: Context) -> Kernel:
     if value.text in FORMS:
         return FORMS[value.text]
     if value.text.lstrip().startswith("("):
-        inferred = anonymous_schema(value, context)
+        inferred = parsed(value, _anonymous_parser(context.classes), context, prefix=_PREFIX)
         symint = is_symint_schema(inferred)
         return Kernel(KernelForm.UNBOXED, inferred=inferred, signature=cpp_signature(inferred), symint=symint)
     return _function_kernel(value, context, wanted, FORMS)

@@ -44,11 +44,6 @@ def scenario_of(generated: GeneratedGroup, file: str) -> Scenario:
     )
 
 
-def group_scenario_text(generated: GeneratedGroup, file: str) -> str:
-    """Return the text of a file for the scenario of a group."""
-    return f"{mark(file)}\n{scenario_text(scenario_of(generated, file))}"
-
-
 def _block(generated: GeneratedGroup, key: GeneratedKey, file: str) -> Block:
     impls = tuple(_impl(generated, wrapper, file) for wrapper in key.wrappers)
     return Block(generated.group.out.name.namespace, BlockKind.IMPL, impls, key=key.key)
@@ -107,7 +102,7 @@ def generated_files(
     files: dict[str, str] = {}
     for each in groups:
         files[f"{each.name}.py"] = module_text(each, file)
-        files[f"{each.name}.yaml"] = group_scenario_text(each, file)
+        files[f"{each.name}.yaml"] = f"{mark(file)}\n{scenario_text(scenario_of(each, file))}"
     files[INDEX] = _index_text({*beside, *(each.name for each in groups)}, file)
     return files
 

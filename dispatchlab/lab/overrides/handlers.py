@@ -269,7 +269,7 @@ def _call_all(
     try:
         for one in overloaded:
             handler = one.__torch_function__
-            if type(one) is Tensor and _declined(types):
+            if type(one) is Tensor and any(not issubclass(Tensor, kind) for kind in types):
                 continue
             if getattr(handler, "__self__", None) is one:
                 warn_of_plain_method(category)
@@ -297,11 +297,6 @@ def warn_of_plain_method(category: type[Warning]) -> None:
 def leaving_handler(error: Exception, one: object, public: Callable[..., Any]) -> BaseException:
     """Return the error that leaves the handler of an argument."""
     return with_handler(error, f"{PROTOCOL} of {name_of(type(one))} for {name_of_function(public)}")
-
-
-def _declined(types: Sequence[type]) -> bool:
-    """Return whether the default handler of plain tensors would decline: the common case, without the calls."""
-    return any(not issubclass(Tensor, kind) for kind in types)
 
 
 def _modes_are_called() -> bool:

@@ -432,10 +432,6 @@ def _def(key: str, schema: str, alias: str = "") -> list[Registered]:
     return _define(key, schema, alias)
 
 
-def _legacy(key: str, schema: str) -> list[Registered]:
-    return [Def(parse_printed(schema), None)]
-
-
 def _impl(key: str, name: str, dispatch: object, func: Any, with_keyset: bool = False) -> list[Registered]:  # noqa: FBT001, FBT002  # as the bindings have it
     fallthrough = func is torch().library.fallthrough_kernel
     kernel = Kernel(KernelForm.FALLTHROUGH if fallthrough else KernelForm.BOXED)
@@ -466,7 +462,7 @@ def _aoti(key: str, ns: str, op_name_with_overload: str, dispatch: object) -> li
 _READERS: dict[str, Callable[..., list[Registered]]] = {
     "define": _define,
     "def_": _def,
-    "def_legacy": _legacy,
+    "def_legacy": lambda key, schema: [Def(parse_printed(schema), None)],
     "impl": _impl,
     "impl_t_t": _impl_t_t,
     "fallback": _fallback,

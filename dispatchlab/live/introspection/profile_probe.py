@@ -75,7 +75,10 @@ def measure_profile() -> Profile:
             refresh_on_release=refresh.on_release,
             full_refresh_without_key=refresh.without_key == keys.runtime,
             fallbacks=_fallbacks(),
-            replaceable_fallbacks=_replaceable_fallbacks(),
+            # Tried in a copy, which loses PyTorch's own fallback.
+            replaceable_fallbacks=tuple(
+                _said_by_copy(lambda: " ".join(key for key in running_keys().runtime if _replaces(key))).split()
+            ),
             signature_life=str(DEFAULTS["signature_life"]),
             refusal_leaves_traces=traces,
             tags_outlive_def=bool(DEFAULTS["tags_outlive_def"]),
@@ -274,11 +277,6 @@ def _leaves_traces() -> bool:
         library = operator.library(_MARKED, kind="IMPL")
         refused = _is_refused(lambda: _fallback(library, "CompositeExplicitAutograd"))
         return refused and bool(operator.filled(_MARKED))
-
-
-def _replaceable_fallbacks() -> Names:
-    """Return the runtime keys that accept a second fallback; tried in a copy, which loses PyTorch's own fallback."""
-    return tuple(_said_by_copy(lambda: " ".join(key for key in running_keys().runtime if _replaces(key))).split())
 
 
 def _replaces(key: str) -> bool:
