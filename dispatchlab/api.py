@@ -797,12 +797,17 @@ def why(error: BaseException | str) -> Result[Answer]:
 
     Args:
         error: the exception, with its traceback; or the text of a traceback.
+
+    Raises:
+        TypeError: `error` is neither.
     """
     from dispatchlab.live.failure.program_watch import ProgramWatch
     from dispatchlab.questions.why.answer_blocks import why_view
     from dispatchlab.questions.why.exception import why_exception
     from dispatchlab.questions.why.run import why_text
 
+    if not isinstance(error, BaseException | str):
+        raise TypeError(f"pass an exception, or the text of a traceback, not {error!r}")
     answer = why_text(error) if isinstance(error, str) else why_exception(error, ProgramWatch.current())
     return Result(answer, answer.cause, lambda: why_view(answer))
 

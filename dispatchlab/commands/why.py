@@ -69,6 +69,8 @@ def why(
         exit_with(1)
     if not outcome.exit_code:
         click.echo("dispatchlab why: the program ended well; nothing to explain", err=True)
+    elif program[:2] == ("-m", "pytest"):
+        click.echo("dispatchlab why: to see the cause of each failing test, run: pytest --why", err=True)
     exit_with(outcome.exit_code if outcome.exit_code >= 0 else 128 - outcome.exit_code)
 
 

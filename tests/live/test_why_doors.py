@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from dispatchlab import why
 from dispatchlab.questions.why.run import why_text
 from tests.live.packages import ROOT, dispatchlab_started
 from tests.plugin_options import PLUGIN_OPTIONS
@@ -164,6 +165,47 @@ def test_a_program_that_ends_well_has_a_line(tmp_path: Path) -> None:
     ended = dispatchlab_started(tmp_path, "why", "program.py")
     assert (ended.returncode, ended.stdout) == (0, "")
     assert ended.stderr == "fine\ndispatchlab why: the program ended well; nothing to explain\n"
+
+
+def test_a_thread_that_fails_is_explained(tmp_path: Path) -> None:
+    thread = "\nimport threading\ndef work():\n    " + CALL + "threading.Thread(target=work).start()\nprint('end')\n"
+    (tmp_path / "program.py").write_text(MISSING.lstrip() + thread)
+    ended = dispatchlab_started(tmp_path, "why", "program.py")
+    assert ended.returncode == 1
+    assert ended.stdout.startswith("cause: boxes::area ")
+    assert "nothing to explain" not in ended.stderr
+
+
+def test_pytest_as_a_program_names_the_option_of_pytest(tmp_path: Path) -> None:
+    (tmp_path / "test_boxes.py").write_text("def test_box():\n    assert not 1\n")
+    ended = dispatchlab_started(tmp_path, "why", "-m", "pytest", "-p", "no:cacheprovider", "test_boxes.py")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.endswith("to see the cause of each failing test, run: pytest --why\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("AttributeError: 'NoneType' object has no attribute 'norm'", "cannot tell from the text: "),
+        ("RecursionError: maximum recursion depth exceeded", "cannot tell from the text: "),
+        ("AssertionError", "cannot tell from the text: "),
+        ("AttributeError: module 'boxes' has no attribute 'area'", "not the dispatcher: "),
+        ("ZeroDivisionError: division by zero", "not the dispatcher: "),
+    ],
+)
+def test_a_text_that_cannot_decide_says_so(error: str, told: str) -> None:
+    text = (
+        f'Traceback (most recent call last):\n  File "/x/train.py", line 6, in <module>\n    assert area()\n{error}\n'
+    )
+    answer = why_text(text)
+    assert answer.code == "WHY919"
+    assert answer.cause.startswith(told)
+    assert ("run the program: dispatchlab why PROGRAM.py" in str(answer.fixes)) == told.startswith("cannot")
+
+
+def test_a_number_has_no_cause() -> None:
+    with pytest.raises(TypeError, match="pass an exception, or the text of a traceback, not 42"):
+        why(42)  # type: ignore[arg-type]
 
 
 def test_what_cannot_be_run_is_a_mistake_in_the_call(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pickle
 import runpy
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     faulthandler.enable()  # a crash prints where Python was
     watch = ProgramWatch(os.getcwd())
     start(watch)
+    _explain_threads(Path(answer_file), watch, rest)
     try:
         _run(rest)
     except KeyboardInterrupt:
@@ -55,6 +57,19 @@ def _run(program: Sequence[str]) -> None:
     sys.argv = list(program)
     sys.path.insert(0, str(Path(path).parent))
     runpy.run_path(path, run_name="__main__")
+
+
+def _explain_threads(answer_file: Path, watch: ProgramWatch, program: Sequence[str]) -> None:
+    """Write the answer for the first thread that fails; the program goes on."""
+    show, lock = threading.excepthook, threading.Lock()
+
+    def in_thread(failed: threading.ExceptHookArgs) -> None:
+        show(failed)
+        with lock:
+            if isinstance(failed.exc_value, Exception) and not answer_file.exists():
+                answer_file.write_bytes(pickle.dumps(_answer(failed.exc_value, watch, program)))
+
+    threading.excepthook = in_thread
 
 
 def _show(error: BaseException) -> None:

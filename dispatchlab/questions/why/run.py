@@ -30,6 +30,9 @@ _KEPT_OUTPUT: Final = 200_000
 _NEXT: Final = Fix(
     text="paste the whole text, from `Traceback` to the error; or run the program: dispatchlab why PROGRAM.py"
 )
+_RUN: Final = Fix(text="run the program: dispatchlab why PROGRAM.py")
+_UNDECIDED: Final = re.compile(r"AssertionError|RecursionError|AttributeError: (?!module )")
+"""Exceptions of a program's own line whose cause may be the dispatcher; only a run of the program shows it."""
 
 
 class NoProgramError(DispatchLabError):
@@ -103,6 +106,9 @@ def why_text(text: str, source: str = "", events: str = "") -> Answer:
             import_module("torch")
         registry = InstalledRegistry()
     answer = diagnose(failure_of_text(text, registry, left_events(events)))
+    if answer.code == "WHY919" and not events and _UNDECIDED.match(answer.error):
+        asserted = answer.cause.removeprefix("not the dispatcher: ")
+        return replace(answer, cause=f"cannot tell from the text: {asserted}", fixes=(Trial(_RUN, "not tried"),))
     return answer if answer.code else replace(answer, fixes=(Trial(_NEXT, "not tried"),))
 
 
