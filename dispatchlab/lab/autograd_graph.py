@@ -140,12 +140,7 @@ class Node:
 
     __slots__ = (*("__weakref__", "backward", "detach", "hooks", "name", "next_edges", "results", "saved", "sequence"),)
 
-    def __init__(
-        self,
-        name: str,
-        backward: Backward,
-        inputs: Sequence[Tensor | None],
-    ) -> None:
+    def __init__(self, name: str, backward: Backward, inputs: Sequence[Tensor | None]) -> None:
         self.name = name
         self.backward = backward
         self.next_edges: tuple[Edge | None, ...] = tuple(

@@ -150,12 +150,7 @@ def div_tensor_other_backward(calls: Calls, grad: Tensor, self: Tensor, other: T
     return handle_r_to_c(calls, other.dtype, calls("mul.Tensor")(calls("neg")(grad), quotient))
 
 
-def mm_mat1_backward(
-    calls: Calls,
-    grad: Tensor,
-    mat2: Tensor,
-    mat1: Geometry,
-) -> Tensor:
+def mm_mat1_backward(calls: Calls, grad: Tensor, mat2: Tensor, mat1: Geometry) -> Tensor:
     """Return the gradient of the first matrix, with its order in memory."""
     mm, t = calls("mm"), calls("t")
     is_column_major = _column_major((grad, mat2), mat1)
@@ -163,12 +158,7 @@ def mm_mat1_backward(
     return product
 
 
-def mm_mat2_backward(
-    calls: Calls,
-    grad: Tensor,
-    mat1: Tensor,
-    mat2: Geometry,
-) -> Tensor:
+def mm_mat2_backward(calls: Calls, grad: Tensor, mat1: Tensor, mat2: Geometry) -> Tensor:
     """Return the gradient of the second matrix, with its order in memory."""
     mm, t = calls("mm"), calls("t")
     is_column_major = _column_major((grad, mat1), mat2)

@@ -52,12 +52,7 @@ class LiveEngine:
 
     name = "torch"
 
-    def __init__(
-        self,
-        *,
-        imports: Sequence[str] = (),
-        native: Path | None = None,
-    ) -> None:
+    def __init__(self, *, imports: Sequence[str] = (), native: Path | None = None) -> None:
         require_torch()
         self._imports, self._native = tuple(imports), native
         self._process: WorkerProcess | None = None
