@@ -31,16 +31,7 @@ from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariabl
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import (
-    Block,
-    BlockKind,
-    Claim,
-    Def,
-    Fallback,
-    Impl,
-    NameOnly,
-    Registration,
-)
+from dispatchlab.model.registration import Block, BlockKind, Claim, Def, Fallback, Impl, NameOnly, Registration
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 
 

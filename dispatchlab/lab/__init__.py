@@ -21,11 +21,7 @@
 
 from __future__ import annotations
 
-from dispatchlab.lab.autograd_fallback import (
-    AutogradFallbackMode,
-    autograd_fallback_mode,
-    set_autograd_fallback_mode,
-)
+from dispatchlab.lab.autograd_fallback import AutogradFallbackMode, autograd_fallback_mode, set_autograd_fallback_mode
 from dispatchlab.lab.errors import AutogradError, AutogradErrorKind
 from dispatchlab.lab.grad_mode import is_grad_enabled, no_grad, set_grad_enabled
 from dispatchlab.lab.kernels import manual_seed

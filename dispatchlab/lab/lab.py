@@ -16,14 +16,7 @@ from dispatchlab.lab.derivatives import Derivative
 from dispatchlab.lab.formulas import FORMULAS
 from dispatchlab.lab.kernels import BACKEND_KERNELS, EMPTY_KERNELS, META_KERNELS, clone_kernel, copy_, zeros_kernel
 from dispatchlab.lab.lazy_elements import LAZY_KEYS, SEEN_THROUGH
-from dispatchlab.lab.schemas import (
-    IN_PLACE,
-    NAMESPACE,
-    NOT_DIFFERENTIABLE,
-    SCHEMAS,
-    SHORT_NAMES,
-    VIEWS,
-)
+from dispatchlab.lab.schemas import IN_PLACE, NAMESPACE, NOT_DIFFERENTIABLE, SCHEMAS, SHORT_NAMES, VIEWS
 from dispatchlab.lab.views import in_place_kernel, view_kernel
 from dispatchlab.model.keys import AUTOCAST_KEYS
 

@@ -7,13 +7,7 @@ import re
 from functools import cache
 
 from dispatchlab.model.keys import FORMER_KEYS, DispatchKey
-from dispatchlab.model.profile import (
-    TORCH,
-    bundled_profile,
-    bundled_profiles,
-    nearest_profile,
-    version_of,
-)
+from dispatchlab.model.profile import TORCH, bundled_profile, bundled_profiles, nearest_profile, version_of
 
 _VERSION = r"""^__version__\s*(?::\s*str\s*)?=\s*['"]([^'"\s]{1,100})['"]"""
 _HEAD = 2**16  # characters of version.py, which has a few lines

@@ -38,14 +38,7 @@ class CoveringWalk(Walk):
     seed: int
     passes: int
 
-    def __init__(
-        self,
-        count: int,
-        *,
-        passes: int = DEFAULT_PASSES,
-        seed: int = 0,
-        order: Chains = (),
-    ) -> None:
+    def __init__(self, count: int, *, passes: int = DEFAULT_PASSES, seed: int = 0, order: Chains = ()) -> None:
         self.count = count
         self.order = order
         self.seed = seed

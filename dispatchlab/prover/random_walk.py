@@ -49,14 +49,7 @@ class RandomWalks(Walk):
     looks_at_every_step = False
     seed: int
 
-    def __init__(
-        self,
-        count: int,
-        *,
-        samples: int = DEFAULT_SAMPLES,
-        seed: int = 0,
-        order: Chains = (),
-    ) -> None:
+    def __init__(self, count: int, *, samples: int = DEFAULT_SAMPLES, seed: int = 0, order: Chains = ()) -> None:
         self.count = count
         self.order = tuple(order)
         self.seed = seed

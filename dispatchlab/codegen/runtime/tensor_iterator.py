@@ -14,14 +14,7 @@ import numpy as np
 
 from dispatchlab.call.tensor import Tensor, contiguous_strides
 from dispatchlab.call.tensor_options import CPU, DEFAULT_DTYPE, Device, DType, result_dtype
-from dispatchlab.codegen.runtime.memory import (
-    Options,
-    cast_into,
-    dense_strides,
-    is_on_meta,
-    strides_in_order,
-    write,
-)
+from dispatchlab.codegen.runtime.memory import Options, cast_into, dense_strides, is_on_meta, strides_in_order, write
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.lab.kernels import overlap_in_part, overlaps_itself, strided_array
 

@@ -16,12 +16,7 @@ from typing import Protocol
 from dispatchlab.errors import DispatchLabError, ParseError
 from dispatchlab.live.bridge.torch import import_packages, semantics, torch
 from dispatchlab.live.bridge.watch import Registered, RegistrationWatch, WatchedCall
-from dispatchlab.live.introspection.package_paths import (
-    modules_by_path,
-    package_roots,
-    site_chain,
-    without_roots,
-)
+from dispatchlab.live.introspection.package_paths import modules_by_path, package_roots, site_chain, without_roots
 from dispatchlab.live.introspection.python_registries import read_now
 from dispatchlab.live.introspection.registry_reader import all_dumps, fallback_rows, tags_of
 from dispatchlab.live.introspection.site_log import running_ownership, site_text

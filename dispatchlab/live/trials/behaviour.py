@@ -15,12 +15,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_leaves
 
 from dispatchlab.live.trials.inputs import Inputs, NothingTriedError, emptied, gapped, tensors_of, transposed
-from dispatchlab.live.trials.subject import (
-    NotNeededError,
-    Subject,
-    WrongResultError,
-    difference,
-)
+from dispatchlab.live.trials.subject import NotNeededError, Subject, WrongResultError, difference
 
 
 def signature(subject: Subject) -> None:

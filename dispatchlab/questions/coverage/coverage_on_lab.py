@@ -11,14 +11,7 @@ from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.questions.sources.find_sources import EmptySourceError
 from dispatchlab.questions.sources.replay_on_lab import for_registry
-from dispatchlab.registries.backend_coverage import (
-    CoverageReport,
-    Filled,
-    FillOf,
-    Stale,
-    Way,
-    coverage,
-)
+from dispatchlab.registries.backend_coverage import CoverageReport, Filled, FillOf, Stale, Way, coverage
 from dispatchlab.registries.builds import backend_named, has_kernels_for, is_in_tree, no_answer
 from dispatchlab.registries.debug_text import owner
 from dispatchlab.registries.model import Recorded, RecordedFallback, RecordedOperator

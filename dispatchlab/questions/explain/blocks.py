@@ -12,13 +12,7 @@ from dispatchlab.model.keys import AUTOCAST_KEYS, FUNCTIONALITY_KEYS
 from dispatchlab.model.operator_view import OUTRANKED
 from dispatchlab.model.profile import CALLS
 from dispatchlab.questions.explain.explain_operator import ExplainedOperator
-from dispatchlab.questions.explain.result import (
-    ArgumentKeys,
-    CallExplanation,
-    Hop,
-    ThreadKeys,
-    by_priority,
-)
+from dispatchlab.questions.explain.result import ArgumentKeys, CallExplanation, Hop, ThreadKeys, by_priority
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.text import text_of

@@ -21,13 +21,7 @@ from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.slot_set import keys_of, slots_of, slots_of_key
 from dispatchlab.questions.explain.argument_specs import Described
-from dispatchlab.questions.explain.kernel_rules import (
-    AUTOGRAD,
-    BUILTIN,
-    Does,
-    is_builtin_fallback,
-    rule_of,
-)
+from dispatchlab.questions.explain.kernel_rules import AUTOGRAD, BUILTIN, Does, is_builtin_fallback, rule_of
 from dispatchlab.questions.explain.result import CallExplanation, Chosen, Hop, LeftOut, ThreadKeys
 
 

@@ -7,15 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dispatchlab.model.registration import SourceLocation
 from dispatchlab.questions.lint.checkout import Checkout, checkout_of
-from dispatchlab.questions.lint.rule import (
-    LEVELS,
-    Finding,
-    FindingGroup,
-    Identity,
-    Level,
-    LintReport,
-    level_counts,
-)
+from dispatchlab.questions.lint.rule import LEVELS, Finding, FindingGroup, Identity, Level, LintReport, level_counts
 from dispatchlab.registries.debug_text import sites_in
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of

@@ -8,30 +8,14 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from dispatchlab.model.registration import (
-    Block,
-    Def,
-    Fallback,
-    Impl,
-    Registration,
-    describe,
-    inner_of,
-    shown_text,
-)
+from dispatchlab.model.registration import Block, Def, Fallback, Impl, Registration, describe, inner_of, shown_text
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import TABLES, main_key
 from dispatchlab.prover.checker import diff_sections
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Conflict, Counterexample, Expectation, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import compare_sequences, on_sandboxes
-from dispatchlab.questions.order.fixes import (
-    Change,
-    Fixes,
-    find_fixes,
-    is_definition,
-    near,
-    outcomes,
-)
+from dispatchlab.questions.order.fixes import Change, Fixes, find_fixes, is_definition, near, outcomes
 from dispatchlab.registries.debug_text import keys_text, owner
 from dispatchlab.scenario.scenario import Scenario
 
