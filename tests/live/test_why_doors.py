@@ -152,6 +152,48 @@ def test_a_text_is_answered_by_what_it_says_itself(text: str, cause: str, fix: s
     assert ("lib.impl" in str(answer.fixes)) == fix.startswith("lib.impl")
 
 
+WRAPPER = """\
+import torch
+class Packed(torch.Tensor):
+    @staticmethod
+    def __new__(cls, elem):
+        return torch.Tensor._make_wrapper_subclass(cls, elem.size(), dtype=elem.dtype)
+    def __init__(self, elem):
+        self.elem = elem
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+print(Packed(torch.ones(2)) + 1)
+"""
+UNWRAP = "from torch.utils._pytree import tree_map_only; args, kwargs = tree_map_only({}, lambda t: t.elem, "
+
+
+@pytest.mark.parametrize(("name", "cls"), [("program.py", "Packed"), ("gone.py", "CLASS")])
+def test_a_text_about_a_wrapper_that_calls_itself_says_to_unwrap(name: str, cls: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(WRAPPER, encoding="utf-8")
+    frame = f'  File "{tmp_path}/{name}", line 10, in __torch_dispatch__\n    return func(*args, **(kwargs or {{}}))\n'
+    answer = why_text(
+        f"Traceback (most recent call last):\n{frame * 25}RecursionError: maximum recursion depth exceeded\n"
+    )
+    fixes = [trial.fix.text for trial in answer.fixes]
+    assert len(fixes) == 1, fixes
+    assert fixes[0].startswith(UNWRAP.format(cls))
+
+
+def test_a_text_does_not_claim_that_a_definition_in_a_function_has_not_run(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        'import torch\ndef register():\n    lib = torch.library.Library("boxes", "DEF")\n'
+        '    lib.define("area(Tensor x) -> Tensor")\nregister()\ntorch.ops.boxes.area(torch.ones(2))\n',
+        encoding="utf-8",
+    )
+    answer = why_text(
+        f'Traceback (most recent call last):\n  File "{tmp_path}/program.py", line 6, in <module>\n'
+        "    torch.ops.boxes.area(torch.ones(2))\n"
+        "AttributeError: '_OpNamespace' 'boxes' object has no attribute 'area'\n"
+    )
+    assert "register(), which has not run, or whose Library was collected when register() ended" in answer.cause
+
+
 def test_an_empty_text_is_a_mistake_in_the_call(tmp_path: Path) -> None:
     (tmp_path / "error.txt").write_text("\n")
     for file, said in ("-", "standard input was empty; paste the error, then press Ctrl-D"), ("error.txt", "is empty"):

@@ -265,7 +265,8 @@ class Words(dict[str, Any]):
     def holding(self) -> str:
         """The attribute in which a class, of the group `cls` or of the event, keeps its tensor."""
         name = self.get("cls") or self["subject"]
-        body = self.failure.source.partition(f"class {name}(")[2].partition("\nclass ")[0]
+        source = "".join([self.failure.source, *(getlines(self.failure.at.file) if self.failure.at else ())])
+        body = source.partition(f"class {name}(")[2].partition("\nclass ")[0]
         found = re.search(r"\b(?:self|t|r|out)\.(\w+) = \w+(?: *#.*)?$", body, re.MULTILINE)
         return found[1] if found else ""
 
@@ -294,11 +295,15 @@ class Words(dict[str, Any]):
 
     @property
     def returned(self) -> str:
-        """The value of the only `return` in the latest function of the operator; empty if unknown."""
-        at = next((e.at for e in reversed(self.failure.of("function")) if e.subject == self["op"]), None)
+        """The value of the only `return` in the latest kernel of the operator, else its argument; empty if unknown."""
+        roles = ("fake", "backward", "setup_context")
+        made = [e.at for e in self.failure.of("function") if e.subject == self["op"] and e.detail not in roles]
+        at = made[-1] if made else None
         body = getblock(getlines(at.file)[at.line - 1 :]) if at is not None else []
         values = re.findall(r"^ +return (\w[\w.]*(?:\(.*\)|\[.*\])?)$", "".join(body), re.MULTILINE)
-        return values[0] if len(values) == 1 and "".join(body).count("return ") == 1 else ""
+        if "".join(body).count("return ") > 1:
+            values = [value for value in values if value == self["detail"]]
+        return values[0] if len(values) == 1 else ""
 
     @property
     def fake_at(self) -> str:

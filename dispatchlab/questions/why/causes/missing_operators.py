@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from linecache import getlines
 from pathlib import Path
 
 from dispatchlab.live.failure.definition_search import find_definition, last_version_with, package_of
@@ -51,7 +52,7 @@ def collected(words: Words) -> Mapping[str, object] | None:
 def near_name(words: Words) -> Mapping[str, object] | None:
     """Recognise an operator with a name similar to another operator, or in another namespace."""
     failure, absent = words.failure, words.op
-    if failure.registrations(absent) or _source_of(words):
+    if any(event.kind != "register_fake" for event in failure.registrations(absent)) or _source_of(words):
         return None
     names = _names(failure, words["ns"])
     made = sorted({e.subject.partition(".")[0] for e in failure.of("define", "custom_op")})
@@ -94,7 +95,15 @@ def unreached_definition(words: Words) -> Mapping[str, object] | None:
     inner = next((frame for frame in reversed(frames) if Path(frame.file).name == source.file), None)
     reached = max((frame.line for frame in frames if inner is not None and frame.file == inner.file), default=0)
     module = source.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    return saw(defining=source, reached=reached, later=reached < source.line, module=module)
+    inside = "" if inner is None or words.failure.events else _function_around(inner.file, source.line)
+    return saw(defining=source, reached=reached, later=reached < source.line, module=module, inside=inside)
+
+
+def _function_around(file: str, number: int) -> str:
+    """Return the function of a module that a line is in; empty if it is in none."""
+    outer = next((line for line in reversed(getlines(file)[:number]) if re.match(r"\w", line)), "")
+    found = re.match(r"(?:async )?def (\w+)", outer)
+    return found[1] if found else ""
 
 
 def _source_of(words: Words) -> Position | None:
