@@ -277,7 +277,7 @@ class _Run:
     ) -> Exploration | None:
         """Return the result of a part's neighbourhoods; None if a whole walk is as good."""
         count = len(part.indices)
-        if count_edges(count, part.order) < least:
+        if not count or count_edges(count, part.order) < least:
             return None
         from dispatchlab.prover.neighbourhoods import MOST_REGISTRATIONS, NeighbourhoodProof, plan_of
 
