@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from string import Formatter
 
 import pytest
@@ -127,6 +129,12 @@ def test_a_cause_has_at_most_40_lines() -> None:
     for code, look in cause_module._LOOKS.items():
         lines[code] += sum(not line.startswith("@") for line in inspect.getsource(look).strip().splitlines()) + 1
     assert {code: count for code, count in lines.items() if count > 40} == {}
+
+
+def test_the_site_has_the_message_of_each_page() -> None:
+    messages = json.loads((Path(__file__).parents[1] / "tools" / "cause_messages.json").read_text(encoding="utf-8"))
+    pages = {cause.code for causes in OF_FAMILY.values() for cause in causes if cause.file.is_file()}
+    assert messages.keys() == pages, "run python tools/cause_messages.py"
 
 
 def test_a_row_with_an_unknown_part_is_refused() -> None:

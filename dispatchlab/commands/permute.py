@@ -179,7 +179,7 @@ there is no package in this folder: name what to permute, such as
   dispatchlab permute my_package
   dispatchlab permute scenarios/
   dispatchlab permute torch-2.13 --operator 'aten::add*'
-  dispatchlab permute torch-2.13    (all 3,598 operators of PyTorch; takes half a minute)"""
+  dispatchlab permute torch-2.13    (all operators of PyTorch; takes half a minute)"""
 
 
 def _refuse(known: set[str], why: str) -> None:
