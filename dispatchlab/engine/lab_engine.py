@@ -252,8 +252,10 @@ def _in_python(expected: State, actual: State) -> Iterator[str]:
                 yield _set_by(debugs, f"{key} of {variable.operator} in Python")
             else:
                 writers = _names(entry.debug for entry in ours or theirs)
-                where = "on its OpOverload" if key.registry == "py_kernels" else "in Python"
-                yield f"{key} of {variable.operator} by {writers} is {where} after {_side(ours)} alone"
+                text = f"{key} of {variable.operator} by {writers} is in Python"
+                if key.registry == "py_kernels":
+                    text = f"{writers} is in py_kernels ({key.key}) of the OpOverload of {variable.operator}"
+                yield f"{text} after {_side(ours)} alone"
 
 
 def _side(expected: object) -> str:

@@ -102,7 +102,7 @@ def signature_mismatch(operator: OperatorName, held: HeldSignature, new: Registe
     return RegistrationError(
         ErrorKind.SIGNATURE_MISMATCH,
         f"the kernels of {operator} must agree in their C++ signature, and {new.kernel.signature}{_by(new.debug)} at "
-        f"{key_text(new.key)} is not {held.signature}{_by(held.debug)} at {held.key}: const, reference and value count",
+        f"{key_text(new.key)} is not {held.signature}{_by(held.debug)} at {held.key} (const and references matter)",
         {
             "operator": str(operator),
             "signature": str(new.kernel.signature),

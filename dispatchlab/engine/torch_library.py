@@ -604,7 +604,7 @@ def _check_meta(state: Transaction, kernel: RegisterImpl) -> None:
     if entry.kernels_at(_COMPOSITE):
         raise refusals.refuse(
             ErrorKind.META_BESIDE_COMPOSITE,
-            f"{kernel.name} has a kernel at CompositeImplicitAutograd, which needs no Meta kernel: it decomposes",
+            f"{kernel.name} decomposes (CompositeImplicitAutograd), and PyTorch refuses a Meta kernel for it",
             operator=kernel.variable,
         )
 

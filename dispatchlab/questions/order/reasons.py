@@ -14,7 +14,7 @@ from dispatchlab.model.snapshot import TABLES, main_key
 from dispatchlab.prover.checker import diff_sections
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Conflict, Counterexample, Expectation, Exploration, Flaw, Verdict
-from dispatchlab.prover.run_sequence import compare_sequences, on_sandboxes
+from dispatchlab.prover.run_sequence import compare_sequences, on_sandboxes, run
 from dispatchlab.questions.order.fixes import Change, Fixes, find_fixes, is_definition, near, outcomes
 from dispatchlab.registries.debug_text import keys_text, owner
 from dispatchlab.scenario.scenario import Scenario
@@ -105,7 +105,9 @@ _STALE: Final = re.compile(
     r"(?: \(with .*: (?P<count>\d+) slots\))?$",
     re.MULTILINE,
 )
+_FALL_THROUGH: Final = "go on to the next key"
 _NOT_REFRESHED: Final = "refreshed: calls use the old entry"
+_MODULES: Final = " (in the file: `modules:`)"
 _AFTERWARDS: Final = (
     (r" is there after the other order alone", " stays"),
     (r" is (.+) after the other order alone", r" stays \1"),
@@ -115,16 +117,17 @@ _AFTERWARDS: Final = (
 
 
 class _Stale(NamedTuple):
-    """Stale slots of an operator: by key, what each should hold and what it holds."""
+    """Stale slots of an operator: by key, what each should hold and what it holds; the kernel at each other key."""
 
     operator: str
     slots: dict[str, tuple[str, str]]
     size: int
+    kernels: dict[str, str]
 
     @property
-    def calls(self) -> str:
-        """The calls that use these slots."""
-        return f"calls of {self.operator} at {keys_text(main_key(list(self.slots)), self.size)}"
+    def keys(self) -> str:
+        """The operator and the keys of these slots."""
+        return f"{self.operator} at {keys_text(main_key(list(self.slots)), self.size)}"
 
     def actions(self, side: int) -> str:
         """Return what calls do by what the slots should hold (0) or hold (1)."""
@@ -132,9 +135,14 @@ class _Stale(NamedTuple):
         main = main_key(list(self.slots))
         for key in (main, *(key for key in self.slots if key != main)):
             keys_of.setdefault(_what_calls_do(self.slots[key][side]), []).append(key)
+        if _FALL_THROUGH in keys_of:
+            keys = keys_of.pop(_FALL_THROUGH)
+            backend = main_key(keys).removeprefix("Autograd")
+            keys_of = {f"fall through to {self.kernels.get(backend, 'the kernel')} at {backend}": keys, **keys_of}
         if len(keys_of) == 1:
             return next(iter(keys_of))
-        return ", and ".join(f"{action} at {keys_text(main_key(keys), len(keys))}" for action, keys in keys_of.items())
+        texts = (f"{action} (for {keys_text(main_key(keys), len(keys))})" for action, keys in keys_of.items())
+        return " and ".join(texts)
 
 
 def _cause(text: str, members: Sequence[int], more: Sequence[str] = ()) -> Reason:
@@ -188,7 +196,8 @@ class _Pair:
                 return self._stale_pair(kernels)
             ran = [self._names((at,)) for at in dict.fromkeys(self.example.actual_sequence) if at in kernels]
             text = (
-                f"{stale.calls} should {stale.actions(0)}, but after {' and then '.join(ran)} they {stale.actions(1)}"
+                f"calls of {stale.keys} should {stale.actions(0)}, "
+                f"but after {' and then '.join(ran)} they {stale.actions(1)}"
             )
             return _cause(text, kernels, self._differences())
         functions = {_function(self.registrations[index]): index for index in parts}
@@ -209,33 +218,36 @@ class _Pair:
 
     def _stale_pair(self, kernels: Sequence[int]) -> Reason:
         """Return the cause where the order of two kernels decides what calls run, and no table shows it."""
-        example, absent = self._with_others()
+        example, others, absent = self._with_others()
         stale = self._stale(example)
         assert stale is not None
         named = {index: self._kernels(index, stale.operator) for index in kernels}
-        late, early = (
+        kept, silent = (
             "{} ({})".format(*named[next(step for step in sequence if step in named)][0])
             for sequence in (example.actual_sequence, example.expected_sequence)
         )
-        without = f"without {self._names(absent)}, " if absent else ""
+        about = f"without {self._names(absent)}, " if absent else ""
+        about = f"beside {self._names(others)}, " if others else about
         text = (
-            f"{without}{stale.calls} {stale.actions(1)} if {late} comes first; if {early} does, they {stale.actions(0)}"
+            f"{about}{silent} does not refresh the slots of {stale.keys}: after {kept}, calls there still "
+            f"{stale.actions(1)}; before it, they {stale.actions(0)}; PyTorch's dump shows the second result in both"
         )
-        return _cause(f"{text}; PyTorch's dump shows this second result in both orders", kernels, self._differences())
+        return _cause(f"{text} orders", kernels, self._differences())
 
-    def _with_others(self) -> tuple[Counterexample, tuple[int, ...]]:
-        """Return the counterexample beside all other registrations of its operators; those that hide it."""
+    def _with_others(self) -> tuple[Counterexample, tuple[int, ...], tuple[int, ...]]:
+        """Return the counterexample beside all other kernels of its operators; those kernels; those that hide it."""
         example, met = self.example, self.example.registrations
         others = tuple(at for at in near(self.scenario, met) if at not in met)
         if self.engine is None or self.scenario.modules or not others:
-            return example, ()
+            return example, (), ()
+        kernels = tuple(at for at in others if not is_definition(self.registrations[at]))
         sessions = on_sandboxes(self.engine, self.registrations, self.scenario.operators)
         sequences = example.expected_sequence, example.actual_sequence
         for first, last in ((others, ()), ((), others)):
             beside = compare_sequences(sessions, *((*first, *sequence, *last) for sequence in sequences))
             if beside is not None and beside.flaw is example.flaw and self._stale(beside) is not None:
-                return beside, ()
-        return example, tuple(at for at in others if not is_definition(self.registrations[at]))
+                return beside, kernels, ()
+        return example, (), kernels
 
     # -- what a release or a refusal leaves
 
@@ -244,7 +256,7 @@ class _Pair:
         stale, differences = self._stale(example), self._differences()
         first, *more = differences or [FLAWS[example.flaw]]
         if stale is not None:
-            first, more = f"{stale.calls} should {stale.actions(0)}, but {stale.actions(1)}", differences
+            first, more = f"calls of {stale.keys} should {stale.actions(0)}, but {stale.actions(1)}", differences
         for label, now in _AFTERWARDS:
             first = re.sub(label, now, first)
         steps = [step for step in dict.fromkeys(example.actual_sequence) if step >= 0]
@@ -255,9 +267,15 @@ class _Pair:
             after = f" after {self._names(before)}" if before else ""
             made = [step for step in before if _function(self.registrations[step]) == "custom_op"]
             if made and _function(self.registrations[who]) == "custom_op":
-                first, more = f"all that {self._names(made)} registered is gone", [first, *more]
+                first, more = f"all that {self._names(made)} registered is destroyed", [first, *more]
+            if not before and isinstance(self.registrations[who], Def):
+                why = re.sub(
+                    r"the kernel \(.*?\) at (\w+) does not fit the schema of \S+ \(.*?\)",
+                    r"its kernel at \1 does not fit its own schema",
+                    why,
+                )
             text = f"{self._names((who,))} is refused{after}{f': {why}' * bool(why)}"
-            return _cause(f"{text}; the refusal still leaves a change: {first}", (who,), more)
+            return _cause(f"{text}; the refusal comes too late: {first}", (who,), more)
         released = [~step for step in example.actual_sequence if step < 0 and step not in example.expected_sequence]
         released = released or [~step for step in example.actual_sequence if step < 0]
         others = [step for step in steps if step not in released and not is_definition(self.registrations[step])]
@@ -269,7 +287,7 @@ class _Pair:
             ]
             if len(alike) > 1:
                 meet = f"{self._names(alike)} are at one key, where the newest replaces the others"
-                text, released = f"{meet}; after the release of any, {first}", alike
+                text, released = f"{meet}; after the release of one of them, {first}", alike
         return _cause(text, tuple(dict.fromkeys((*released, *self._parts()))), tuple(more))
 
     # -- refusals
@@ -291,7 +309,11 @@ class _Pair:
             after = f" after {self._names(met)}" if met else ""
             key = re.search(r"^\+  key: (\w+)$", self.example.diff, re.MULTILINE)
             left = "but it leaves something behind: a second try is refused" + f": {accepted}" * (not key)
-            left = f"but it is set at {key[1]} already and stays there, where a second try is refused" if key else left
+            left = (
+                f"before the refusal it is set at {key[1]}, and stays there: a second try is refused at that key"
+                if key
+                else left
+            )
             text = f"{who} is refused{after}: {refusals[last]}; {left}"
             return _cause(text, (*met, last))
         if accepted is not None:
@@ -300,10 +322,12 @@ class _Pair:
         when = "before it" if earlier else f"in the order {format_sequence(good)}"
         if earlier and not any(index in good for index in earlier):
             when = "without it"
-            itself = "; ".join(refusals[index].partition(" The def ")[0] for index in earlier if index in refusals)
+            itself = "; ".join(
+                refusals[index].partition(" The def ")[0].rstrip(".") for index in earlier if index in refusals
+            )
             if itself:
-                left = f"{self._names(earlier)} is refused ({itself}), but leaves its signature"
-                return _cause(f"{left}; {who} is accepted without it and refused after it: {refusals[last]}", members)
+                left = f"{self._names(earlier)} is refused ({itself}), but its C++ signature stays"
+                return _cause(f"{left}; after it, {who} is refused too: {refusals[last]}", members)
             after += ", which is released again" if all(~index in bad for index in earlier) else ""
         return _cause(f"{who} is refused{after}, and accepted {when}: {refusals[last]}", members)
 
@@ -347,9 +371,11 @@ class _Pair:
             yield f"drop all but one of {self._names(every)}"
         else:
             text = f"drop {' or '.join(map(self._names, dropped))}"
+            if len(dropped[0]) > 1:
+                text += " (each alone still differs)" if len(dropped[0]) == 2 else " (fewer still differ)"
             for index, left in fixes.left.items() if len(dropped[0]) == 1 else ():
                 if others := [at for at in left if at not in every and not is_definition(self.registrations[at])]:
-                    text += f" ({self._names((index,))} alone is not enough, because of {self._names(others)})"
+                    text += f" (without {self._names((index,))}, {self._names(others)} still differs)"
             yield text
 
     def _keep(self, members: Sequence[int], fixes: Fixes) -> Iterator[str]:
@@ -362,12 +388,13 @@ class _Pair:
             yield f"import the modules of {self._names(order)} in this order"
         elif not order:
             kernels = [at for at, one in enumerate(self.registrations) if not is_definition(one)]
-            yield f"keep {self._names(members)} registered" if len(kernels) < 2 else "release nothing"
+            yield f"never release {self._names(members)}" if len(kernels) < 2 else f"release nothing{_MODULES}"
         elif releases and fixes.is_free:
             yield f"register {'both' if len(order) == 2 else 'all'} in one place, so that one order is left"
         else:
-            kept = f"keep {' before '.join(self._names((index,)) for index in order)}"
-            yield kept if releases else f"{kept} and release {'neither' if len(order) == 2 else 'none'}"
+            names = [self._names((index,)) for index in order]
+            kept = f"keep {' before '.join(names)}" if len(order) == 2 else f"keep this order: {', '.join(names)}"
+            yield kept if releases else f"{kept}, and release {'neither' if len(order) == 2 else 'none'}{_MODULES}"
 
     # -- parts
 
@@ -379,7 +406,16 @@ class _Pair:
         computed, slots = (sections.get(f"{found['operator']}, {title}", {}) for title in TABLES)
         stale = {key: entries for key, entries in slots.items() if computed.get(key) != entries}
         stale = stale or {found["key"]: (found["wanted"], found["held"])}
-        return _Stale(found["operator"], stale, max(len(stale), int(found["count"] or 1)))
+        return _Stale(found["operator"], stale, max(len(stale), int(found["count"] or 1)), self._kernels_after(example))
+
+    def _kernels_after(self, example: Counterexample) -> dict[str, str]:
+        """Return the kernel that calls run at each key after the second sequence; none without an engine."""
+        if self.engine is None:
+            return {}
+        with on_sandboxes(self.engine, self.registrations, self.scenario.operators)() as session:
+            list(run(session, example.actual_sequence))
+            rows = [row for snapshot in session.look()[0] for row in (snapshot.slots or "").splitlines()]
+        return {key: owner(entry).partition(" [")[0] for key, _, entry in (row.partition(": ") for row in rows)}
 
     def _differences(self) -> list[str]:
         """Return the engine's reasons for the difference, without stale slots; else the first row of each side."""
@@ -439,7 +475,7 @@ def _function(registration: Registration) -> str:
 def _what_calls_do(entry: str) -> str:
     """Return what calls do that find an entry of a table."""
     if "VariableFallbackKernel" in entry:
-        return "go on to the backend's kernel"
+        return _FALL_THROUGH
     if "ambiguous" in entry:
         return "raise (ambiguous autogradother)"
     return "find no kernel" if entry == "nothing" else f"run {owner(entry).partition(' [')[0]}"
