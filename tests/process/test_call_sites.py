@@ -93,6 +93,17 @@ def test_commands_on_live_name_the_line_that_registered(loop: Path, command: tup
     assert "torch/library.py" not in done.stdout
 
 
+def test_explain_names_the_kernel_of_a_custom_op_that_another_module_replaced(tmp_path: Path) -> None:
+    made = (
+        "import torch\n@torch.library.custom_op('two::f', mutates_args=(), device_types='cpu')\n"
+        "def f(x: torch.Tensor) -> torch.Tensor: return x * 2\n"
+    )
+    later = "from two.ops import f\n@f.register_kernel('cpu')\ndef other(x): return x * 3\n"
+    package(tmp_path, "two", init="import two.ops, two.later", ops=made, later=later)
+    done = dispatchlab(tmp_path, "explain", "two::f", "cpu", "--from", "two")
+    assert "kernel: registered at two/later.py:2 [kernel], at CPU" in done.stdout, done.stdout + done.stderr
+
+
 def test_a_registry_and_a_record_of_a_package_name_the_same_lines(tmp_path: Path) -> None:
     package(tmp_path, "shop", init=SHOP, helper=HELPER, lazy="")
     assert dispatchlab(tmp_path, "record", "shop", "-o", "shop.yaml").returncode == 0

@@ -189,6 +189,38 @@ def test_what_was_collected_or_replaced_is_found(tried: Try) -> None:
     assert said(answer) == {("own::kernel_gone", "WHY102"), ("own::def_gone", "WHY102"), ("own::same", "WHY233")}
 
 
+TWO_KERNELS = """
+import torch
+@torch.library.custom_op("own::twice", mutates_args=(), device_types="cuda")
+def twice(x: torch.Tensor) -> torch.Tensor: return x * 2
+twice.register_fake(torch.empty_like)
+def save(ctx, inputs, output): pass
+twice.register_autograd(lambda ctx, g: g * 2, setup_context=save)
+twice.register_kernel("cpu", lambda x: x * 2)
+"""
+REPLACES = """
+from module0 import twice
+@twice.register_kernel(["cuda", "cpu"])
+def other(x):
+    return (x * 3).double()
+"""
+
+
+def test_a_kernel_that_another_module_replaced_is_named_where_backward_and_fake_do_not_fit(tried: Try) -> None:
+    assert said(tried(TWO_KERNELS)) == set()
+    answer = tried(TWO_KERNELS, REPLACES)
+    assert said(answer) == {("own::twice", "WHY822"), ("own::twice", "WHY532"), ("own::twice", "WHY403")}
+    for code in ("WHY532", "WHY403"):
+        (found,) = [each for each in findings(answer) if each.code == code]
+        assert "kernel at module1.py:3 (which replaced the one at module0.py:8)" in found.message
+        assert found.fix.startswith("keep one of the two kernels")
+    (kernel,) = [each for each in findings(answer) if each.code == "WHY822"]
+    assert kernel.message == (
+        "own::twice got a kernel for CPU at module0.py:8 and another at module1.py:3: the later one wins"
+    )
+    assert (kernel.level, kernel.owners) == (Level.WARNING, ("registered at module1.py:3",))
+
+
 def test_every_input_of_the_user_that_raises_is_a_failure_and_a_crash_costs_its_own_trial(tried: Try) -> None:
     source = """
 import os, sys, torch
@@ -317,6 +349,60 @@ def test_gradients_are_compared_with_finite_differences_and_composite_overrides_
     assert "the Autograd kernel of own::loss at module0.py:16 calls own::loss itself" in loss.message
     (linear,) = [each for each in findings(answer) if each.operator == "aten::linear"]
     assert "calls aten::linear_backward, which has no kernel for CPU" in linear.message
+
+
+RECORDED = """
+import torch
+def save(ctx, inputs, output): ctx.save_for_backward(*inputs)
+def formula(ctx, g): return g * 2 * ctx.saved_tensors[0]
+lib = torch.library.Library("own", "DEF")
+@torch.library.custom_op("other::two", mutates_args=())
+def two(x: torch.Tensor) -> torch.Tensor: return x ** 2
+two.register_autograd(formula, setup_context=save)
+two.register_autograd(lambda ctx, g: g, setup_context=save)
+@torch.library.custom_op("other::hidden", mutates_args=())
+def hidden(x: torch.Tensor) -> torch.Tensor: return x ** 2
+hidden.register_autograd(formula, setup_context=save)
+other = torch.library.Library("other", "IMPL")
+other.impl("hidden", lambda x: x.detach() * x, "AutogradCPU")
+lib.define("part(Tensor x) -> Tensor")
+lib.impl("part", lambda x: x * x.detach(), "CompositeImplicitAutograd")
+lib.define("loss(Tensor x) -> Tensor")
+lib.impl("loss", lambda x: x * 3, "CPU")
+lib.impl("loss", lambda x: x * 2 + x.detach(), "Autograd")
+"""
+
+
+def test_a_wrong_gradient_names_the_function_that_makes_it(tried: Try) -> None:
+    of = {each.operator: each.message for each in findings(tried(RECORDED)) if each.code == "WHY532"}
+    assert "backward of other::two at module0.py:9 (which replaced the one at module0.py:4) is not" in of["other::two"]
+    hides = "the AutogradCPU kernel of other::hidden at module0.py:14 runs in place of its backward at module0.py:4"
+    assert of["other::hidden"].startswith(hides)
+    assert of["own::part"].startswith("own::part has no backward, so autograd records what its kernel at module0.py:16")
+    assert "the Autograd kernel of own::loss at module0.py:19 are not the derivative" in of["own::loss"]
+
+
+OPTIONAL = """
+import torch
+def save(ctx, inputs, output): ctx.save_for_backward(*inputs)
+def affine(x: torch.Tensor, w: torch.Tensor | None = None) -> torch.Tensor:
+    return x * 2 if w is None else x * w
+few = torch.library.custom_op("own::few", affine, mutates_args=())
+few.register_autograd(lambda ctx, g: (g * 2, None) if ctx.saved_tensors[1] is None else g, setup_context=save)
+def right(ctx, g):
+    x, w = ctx.saved_tensors
+    return (g * 2, None) if w is None else (g * w, g * x)
+other = torch.library.custom_op("own::right", affine, mutates_args=())
+other.register_autograd(right, setup_context=save)
+"""
+
+
+def test_a_backward_that_returns_too_few_gradients_for_an_optional_tensor_is_found(tried: Try) -> None:
+    (found,) = findings(tried(OPTIONAL))
+    assert (found.operator, found.code) == ("own::few", "WHY506")
+    assert (
+        "returns 1 gradient, but the operator has 2; found by the trial backward with (float32[3, 4], " in found.message
+    )
 
 
 TRANSFORMS = """

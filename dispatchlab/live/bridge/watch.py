@@ -59,7 +59,7 @@ class WatchedCall:
     allow_override: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class LoggedRegistration:
     """A registration that is in force.
 
@@ -294,6 +294,8 @@ class RegistrationWatch:
     ) -> object:
         known = self._libraries.get(id(opdef._lib.m))
         call = known.custom_op if known is not None else None
+        if known is not None and function is TorchLibraryFunction.REGISTER_KERNEL:
+            self._replace_kernels(known, opdef, _on(function, arguments, named))
         made_before = 0 if call is None else len(call.made)
         result = original(opdef, *arguments, **named)
         if known is None or call is None:
@@ -312,6 +314,14 @@ class RegistrationWatch:
                 part.made = part.made or [Impl(_name(call.operator), key, Kernel()) for key in _keys_of(function, on)]
                 self._keep(known, part)
         return result
+
+    def _replace_kernels(self, library: _WatchedLibrary, opdef: Any, devices: tuple[str, ...]) -> None:
+        """Move the sites of kernels that call another function from now on, of which the dispatcher does not hear."""
+        replaced = tuple(device for device in devices if device in opdef._backend_fns)
+        keys = {str(key) for key in _keys_of(TorchLibraryFunction.REGISTER_KERNEL, replaced) if replaced}
+        for logged in library.logged:
+            if logged.key in keys:
+                logged.site = self._sites.here()
 
     def _keep(self, library: _WatchedLibrary, call: WatchedCall) -> WatchedCall:
         library.calls.append(call)

@@ -274,7 +274,9 @@ def _impl(
 def _register_kernel(
     watch: ProgramWatch, register: Callable[..., Any], op: Any, device_types: Any, fn: Any = None, /
 ) -> Any:
-    """Keep the arguments of the first calls of a custom operator's kernel."""
+    """Note a kernel that replaces another of a custom operator, and keep the arguments of its first calls."""
+    devices = [device_types] if device_types is None or isinstance(device_types, str) else list(device_types)
+    replaced = [device for device in devices if device in op._backend_fns]
 
     def registered(function: Any) -> Any:
         @functools.wraps(function)
@@ -282,6 +284,9 @@ def _register_kernel(
             return watched_call(watch, op._qualname, function, args, named)
 
         register(op, device_types, kernel)
+        for device in replaced:  # the dispatcher gets the first kernel only
+            key = torch()._C._dispatch_key_for_device(device) if device else "CompositeExplicitAutograd"
+            watch.note("impl", op._qualname, key)
         return function
 
     return registered if fn is None else registered(fn)

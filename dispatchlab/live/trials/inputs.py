@@ -121,6 +121,21 @@ def emptied(inputs: Inputs) -> Inputs | None:
     return inputs.map(lambda tensor: tensor[:0] if tensor.dim() and tensor.size(0) == sizes[0] else tensor)
 
 
+def with_optional_tensors(op: Any, inputs: Inputs) -> Iterator[Inputs]:
+    """Return the inputs with each absent tensor given: like the first tensor, or like its last dimension."""
+    arguments = op._schema.arguments
+    given = dict(zip((one.name for one in arguments if not one.kwarg_only), inputs.positional, strict=True))
+    given |= inputs.named
+    absent = [one.name for one in arguments if str(one.real_type) == "Optional[Tensor]" and given[one.name] is None]
+    for first in tensors_of(inputs.values)[:1] if absent else ():
+        for tensor in (first, first[(0,) * (first.dim() - 1)])[: max(1, first.dim())]:
+            filled = {**given, **{name: copy_of(tensor) for name in absent}}
+            yield Inputs(
+                tuple(filled[one.name] for one in arguments if not one.kwarg_only),
+                {one.name: filled[one.name] for one in arguments if one.kwarg_only},
+            )
+
+
 def _text(value: object) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_text, value))}]"

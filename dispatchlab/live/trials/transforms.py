@@ -10,7 +10,14 @@ from typing import Any, Final
 import torch
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 
-from dispatchlab.live.trials.inputs import Inputs, copy_of, function_of, tensors_of, transposed
+from dispatchlab.live.trials.inputs import (
+    Inputs,
+    copy_of,
+    function_of,
+    tensors_of,
+    transposed,
+    with_optional_tensors,
+)
 from dispatchlab.live.trials.subject import NotNeededError, Subject, WrongResultError, difference
 
 _STEPS: Final = ((1e-12, 1e-5, 1e-3), (1e-5, 2e-2, 5e-2), (1.0, 0.25, 0.2))
@@ -28,6 +35,8 @@ def _is_plain(subject: Subject) -> None:
 def backward(subject: Subject) -> None:
     """Compare gradients with finite differences along one direction."""
     _is_plain(subject)
+    if not subject.given:
+        _check_count(subject)
     subject.over(partial(_check_gradient, subject))
 
 
@@ -106,6 +115,22 @@ def _check_gradient(subject: Subject, given: Inputs, _: Inputs) -> None:
             _check_second(subject, exact, leaves)
         return
     raise NotNeededError("its result is not smooth")
+
+
+def _check_count(subject: Subject) -> None:
+    """Raise the error of a backward that returns too few or too many gradients where each optional tensor is given."""
+    tries = (each for inputs in subject.inputs[:1] for each in with_optional_tensors(subject.op, inputs))
+    filled = next(filter(subject.takes, tries), None)
+    if filled is None:
+        return
+    leaves = filled.map(lambda tensor: copy_of(tensor).requires_grad_(_has_gradient(tensor)))
+    try:
+        result = [each for each in tensors_of(subject.call(leaves, grad=True)) if each.requires_grad]
+        torch.autograd.backward(result, [torch.ones_like(each) for each in result])
+    except Exception as error:
+        if "incorrect number of gradients" in str(error):
+            subject.now = filled
+            raise
 
 
 def _check_second(subject: Subject, inputs: Inputs, leaves: Sequence[Any]) -> None:

@@ -185,11 +185,16 @@ def _registration_runs(watch: ProgramWatch) -> Iterator[TrialRun]:
             if made.setdefault(name, event).at != event.at:
                 raised = Raised("builtins.AssertionError", f"{name} is made twice")
                 yield run(raised=(raised,), events=(Event("replaced", name, "", event.at),))
+            for kernel in [each for each in made if each.startswith(f"{name} ")]:  # of what was replaced
+                del made[kernel]
         elif event.kind == "define" and (facts is None or not facts.schema) and name not in watch.destroyed:
             namespace, _, base = packet.partition("::")
             text = f"'_OpNamespace' '{namespace}' object has no attribute '{base}'"
             yield run(raised=(Raised("builtins.AttributeError", text),))
         elif event.kind == "impl" and facts is not None and facts.schema:
+            if facts.custom_op and made.setdefault(f"{name} {key}", event).at != event.at:
+                raised = Raised("builtins.AssertionError", f"{name} has two kernels for {key}")
+                yield run(trial="overrides", raised=(raised,))
             gone = key not in facts.kernels and f"{name.replace('::', '/')}/{key}" not in watch.destroyed
             backward = f"{packet}_backward"
             formula = registry.operator(backward) if "Autograd" in facts.kernels else None

@@ -9,7 +9,7 @@ from inspect import getblock
 from linecache import getlines
 from typing import Any, Final
 
-from dispatchlab.model.failure import Failure, OperatorFacts, first_line, operator_name
+from dispatchlab.model.failure import EventKind, Failure, OperatorFacts, first_line, operator_name
 from dispatchlab.questions.why.wording import (
     arguments_of,
     gradients_of,
@@ -341,6 +341,28 @@ class Words(dict[str, Any]):
         latest = ([event for event in made if event.subject == self.operator.name] or made)[-1:]
         at = str(latest[0].at) if latest else short_site(self.operator.site)
         return f", defined at {at}" if at else ""
+
+    @property
+    def ran_at(self) -> str:
+        """The line of the kernel that the trials ran, as of `_latest`."""
+        keys = ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "CUDA")
+        return self._latest("impl", next((key for key in keys if key in self.operator.kernels), ""))
+
+    @property
+    def formula_at(self) -> str:
+        """The line of the backward in the operator's formula, as of `_latest`."""
+        return self._latest("function", "backward")
+
+    def _latest(self, kind: EventKind, detail: str) -> str:
+        """Return ` at NEW`, or ` at NEW (which replaced the one at OLD)`, for a registration; empty if unknown."""
+        lines: list[str] = []
+        for event in self.failure.of("custom_op", "collected", kind):
+            if event.subject.partition(".")[0] == self.operator.packet and (event.kind, event.detail) == (kind, detail):
+                lines.append(str(event.at or ""))
+            elif event.subject == self.operator.name and (event.kind == "custom_op" or event.detail == detail):
+                lines.clear()
+        old = next((line for line in reversed(lines) if line != lines[-1]), "")
+        return (f" at {lines[-1]}" if lines else "") + (f" (which replaced the one at {old})" if old else "")
 
     @property
     def kernels_at(self) -> str:

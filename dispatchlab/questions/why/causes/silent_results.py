@@ -21,4 +21,8 @@ def undeclared_write(words: Words) -> Mapping[str, object] | None:
     for letter, name in zip("abcdefgh", names, strict=False):
         marked = re.sub(rf"\bTensor(\[\]|\?)? {name}\b", rf"Tensor({letter}!)\1 {name}", marked)
     quoted = "".join(f'"{name}", ' for name in names).rstrip()
-    return saw(op=noted.subject, wrote=listed(names), quoted=quoted, marked=marked)
+    lists = [name for name in names if facts and re.search(rf"\[\]\S* {name}\b", facts.schema)]
+    copied = "; ".join(
+        f"{name} = {f'[t.clone() for t in {name}]' if name in lists else f'{name}.clone()'}" for name in names
+    )
+    return saw(op=noted.subject, wrote=listed(names), quoted=quoted, marked=marked, copied=copied)
