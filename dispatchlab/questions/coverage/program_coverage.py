@@ -177,7 +177,8 @@ def _program(one: ProgramOnDevice, found: ProgramCoverage) -> Iterator[Line]:
     elif not one.calls:
         yield Line(f"{one.program}: no call reaches the device; have it name {found.device}", "warn", indent=2)
     elif not one.unserved and not one.error:
-        yield Line(f"{one.program}: runs; {number}", "good", indent=2)
+        runs = "runs, if the fallback, which is not run here, serves its calls" if found.has_fallback else "runs"
+        yield Line(f"{one.program}: {runs}; {number}", "good", indent=2)
     if one.unserved:
         text = f"{one.program}: no kernel of the CPU can stand in for {one.unserved}: later calls are not seen"
         yield Line(text, "warn", indent=2)

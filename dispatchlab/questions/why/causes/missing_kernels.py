@@ -77,3 +77,13 @@ def kernel_recursion(words: Words) -> Mapping[str, object] | None:
     facts = failure.registry.operator(event.subject)
     circle = listed(dict.fromkeys(kernel.subject for kernel in kernels if kernel.subject != event.subject))
     return saw(op=facts.name if facts else event.subject, role=event.detail, kernel_at=event.at, circle=circle)
+
+
+@looks_for("WHY316")
+def raising_fallback(words: Words) -> Mapping[str, object] | None:
+    """Recognise a Python fallback of a key, which raised or called the function that raised."""
+    functions = (function_of(words.failure, frame) for frame in reversed(words.failure.frames))
+    event = next(filter(None, functions), None)
+    if event is None or event.subject != "_":
+        return None
+    return saw(fallback_key=event.detail.removeprefix("fallback for "), fallback_at=event.at)
