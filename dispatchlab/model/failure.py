@@ -39,6 +39,7 @@ EventKind: TypeAlias = Literal[
     "handling",
     "lost subclass",
     "lost attribute",
+    "fake differs",
     "wrote nothing",
     "replaced",
     "right without caches",

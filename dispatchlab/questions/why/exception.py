@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from dispatchlab.live.failure.failing_frame import events_of_frames
-from dispatchlab.live.failure.fake_body import fake_body
+from dispatchlab.live.failure.fake_body import differing_fakes, fake_body
 from dispatchlab.live.failure.fix_trial import failing_call, try_fix
 from dispatchlab.live.failure.gradient_cut import gradient_cut
 from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
@@ -41,7 +41,13 @@ def why_exception(
     failure = Failure(
         raised_of(error),
         frames,
-        (*watch.events, *later, *events_of_frames(error, watch), *gradient_cut(error, call)),
+        (
+            *watch.events,
+            *later,
+            *events_of_frames(error, watch),
+            *gradient_cut(error, call),
+            *differing_fakes(error, watch),
+        ),
         InstalledRegistry(),
         stack=stack,
         device=privateuse1_name(),
