@@ -122,6 +122,11 @@ from user code:
             'lib.impl("area", kernel, "CUDA")',
         ),
         (
+            COULD_NOT_RUN.format("boxes::area"),
+            "has no kernel for CUDA: which kernels it has cannot be told from the text",
+            'lib.impl("area", kernel, "CUDA")  # of a custom_op: torch.library.register_kernel("boxes::area", "cuda")',
+        ),
+        (
             "RuntimeError: CUDA error: no kernel image is available for execution on the device\n",
             "no kernel ran",
             "print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())",
@@ -231,6 +236,7 @@ def test_pytest_as_a_program_names_the_option_of_pytest(tmp_path: Path) -> None:
         ("AttributeError: 'NoneType' object has no attribute 'norm'", "cannot tell from the text: "),
         ("RecursionError: maximum recursion depth exceeded", "cannot tell from the text: "),
         ("AssertionError", "cannot tell from the text: "),
+        ("KeyError: torch.float16", "cannot tell from the text: "),
         ("AttributeError: module 'boxes' has no attribute 'area'", "not the dispatcher: "),
         ("ZeroDivisionError: division by zero", "not the dispatcher: "),
     ],

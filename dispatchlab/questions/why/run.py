@@ -31,7 +31,7 @@ _NEXT: Final = Fix(
     text="paste the whole text, from `Traceback` to the error; or run the program: dispatchlab why PROGRAM.py"
 )
 _RUN: Final = Fix(text="run the program: dispatchlab why PROGRAM.py")
-_UNDECIDED: Final = re.compile(r"AssertionError|RecursionError|AttributeError: (?!module )")
+_UNDECIDED: Final = re.compile(r"(?:Assertion|Recursion|Type|Value|Key)Error|AttributeError: (?!module )")
 """Exceptions of a program's own line whose cause may be the dispatcher; only a run of the program shows it."""
 
 
