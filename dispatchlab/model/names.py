@@ -109,6 +109,11 @@ def find_names(names: Sequence[str], asked: str) -> tuple[str, ...]:
     return (wanted,) if wanted in names else tuple(name for name in names if name.startswith(overload))
 
 
+def is_chosen(operator: str, asked: Sequence[str]) -> bool:
+    """Return whether names or globs mean an operator; every operator where there are none."""
+    return not asked or any(find_names((operator,), each) for each in asked)
+
+
 def find_operators(asked: str, known: Sequence[str], *, source: str, packets: bool = False) -> tuple[str, ...]:
     """Return the operators for a name, a name without overload, or a glob.
 

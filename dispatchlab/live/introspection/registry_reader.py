@@ -62,12 +62,15 @@ def called_functions() -> dict[str, frozenset[TorchLibraryFunction]]:
     return {name: frozenset(functions) for name, functions in found.items()}
 
 
-def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None = None) -> Registry:
+def record_registry(
+    imports: Iterable[str] = (), *, only: Collection[str] | None = None, slots: bool = True
+) -> Registry:
     """Record everything that is registered in this process.
 
     Args:
         imports: packages to import first, for what they register.
         only: record only these operators, and all fallbacks; default: every operator.
+        slots: whether to read the content of slots, which takes most of the time.
 
     Returns:
         The registry, without the operators of dispatchlab itself. The debug texts of registrations that Python
@@ -86,7 +89,7 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
         if only is not None:
             names = [name for name in names if name in only]
         fallbacks = [_fallback(one, roots) for one in read_fallbacks(fallback_rows())]
-        operators, unreadable = _readable(names, roots)
+        operators, unreadable = _readable(names, roots, slots=slots)
         found = registry_of(version, operators, fallbacks, imported)
         orders = _orders(found.names)
         return replace(found, privateuse1=privateuse1_name(), unreadable=tuple(unreadable), orders=orders)
@@ -106,9 +109,14 @@ def record_with_python(imports: Iterable[str] = ()) -> Registry:
 
 
 class RegistryReader:
-    """A reader that reads all registrations of this process several times; it reads unchanged operators only once."""
+    """A reader that reads all registrations of this process several times; it reads unchanged operators only once.
 
-    def __init__(self) -> None:
+    Args:
+        slots: whether the first read reads slots.
+    """
+
+    def __init__(self, *, slots: bool = True) -> None:
+        self._slots = slots
         self._dumps: dict[str, str] = {}
         self._last: Registry | None = None
 
@@ -122,7 +130,7 @@ class RegistryReader:
         import_logged(imported := tuple(imports))
         self._dumps = all_dumps()
         if last is None:
-            self._last = record_registry(imported)
+            self._last = record_registry(imported, slots=self._slots)
             return self._last
         changed = {name for name, dump in self._dumps.items() if had.get(name) != dump}
         fresh = record_registry(imported, only=changed)
@@ -133,16 +141,16 @@ class RegistryReader:
         return self._last
 
 
-def _readable(names: Iterable[str], roots: tuple[str, ...]) -> tuple[list[RecordedOperator], list[str]]:
+def _readable(names: Iterable[str], roots: tuple[str, ...], *, slots: bool) -> tuple[list[RecordedOperator], list[str]]:
     """Return the operators with readable dumps, and a sentence for each other operator."""
     operators: list[RecordedOperator] = []
     unreadable: list[str] = []
-    slots = SlotReader()
-    if not slots.can_read:
+    reader = SlotReader()
+    if not reader.can_read:
         unreadable.append(SLOTS_UNREADABLE)
     for name in names:
         try:
-            operators.append(_operator(name, roots, slots))
+            operators.append(_operator(name, roots, reader if slots else None))
         except (DumpError, ValueError) as error:
             line = str(error).splitlines()[0]
             unreadable.append(f"{name} cannot be read and is left out: {line[:_LONG]}")
@@ -214,18 +222,23 @@ def _names() -> list[str]:
     return [name for name in bindings()._dispatch_get_all_op_names() if not is_own(name)]
 
 
-def _operator(name: str, roots: tuple[str, ...], slots: SlotReader) -> RecordedOperator:
-    dump, table = bindings()._dispatch_dump(name), bindings()._dispatch_dump_table(name)
-    read, log = read_dump(dump), log_of_imports()
-    held = slots.text(name, read.kernels, table)
-    if held == table:
-        held = None
-    elif held is not None and log is not None:
-        dump, table = placed_texts(log, dump, table)
-        held = slots.text(name, read_dump(dump).kernels, table)
+def _operator(name: str, roots: tuple[str, ...], slots: SlotReader | None) -> RecordedOperator:
+    dump = bindings()._dispatch_dump(name)
+    read, log, held = read_dump(dump), log_of_imports(), None
+    if slots is not None:
+        table = bindings()._dispatch_dump_table(name)
+        held = slots.text(name, read.kernels, table)
+        if held == table:
+            held = None
+        elif held is not None and log is not None:
+            dump, table = placed_texts(log, dump, table)
+            held = slots.text(name, read_dump(dump).kernels, table)
     if log is not None:
         read = log.placed(read)
-    kernels = tuple(replace(kernel, debug=without_roots(kernel.debug, roots)) for kernel in read.kernels)
+    kernels = tuple(
+        one if (debug := without_roots(one.debug, roots)) == one.debug else replace(one, debug=debug)
+        for one in read.kernels
+    )
     debug, shown = without_roots(read.debug, roots), without_roots(held or "", roots)
     return replace(read, debug=debug, tags=tags_of(read), kernels=kernels, slots=shown)
 

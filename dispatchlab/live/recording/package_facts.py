@@ -81,7 +81,7 @@ class _Witness:
         self._submodules, self._fails, self._then = submodules, fails, then
         self.later, self.failed = list[str](), dict[str, str]()
         self.along, self.threads = frozenset[str](), False
-        self._reader = RegistryReader()
+        self._reader = RegistryReader(slots=False)
         self._before = self._after = before = self._reader.read()
         self._packages: tuple[str, ...] = ()
         self.moments = RegistryMoments(before, before, before, {})

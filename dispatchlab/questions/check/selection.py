@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 from dispatchlab.errors import DispatchLabError, did_you_mean
-from dispatchlab.model.names import find_names
+from dispatchlab.model.names import is_chosen
 from dispatchlab.questions.check.configuration import Settings
 from dispatchlab.questions.check.findings import kinds
 from dispatchlab.questions.lint.checkout import Checkout, checkout_of
@@ -139,11 +139,6 @@ class Selection:
             linecache.checkcache(str(file))
             if match := _COMMENT.search(linecache.getline(str(file), number)):
                 yield frozenset(known_kinds()) if match[1] is None else codes_of([match[1]])
-
-
-def is_chosen(operator: str, asked: Sequence[str]) -> bool:
-    """Return whether names or globs mean an operator; every operator where there are none."""
-    return not asked or any(find_names((operator,), each) for each in asked)
 
 
 EVERYTHING = Selection()

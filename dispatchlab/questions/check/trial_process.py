@@ -26,9 +26,9 @@ from dispatchlab.live.trials.inputs import InputsError, noted_inputs, read_input
 from dispatchlab.live.trials.subject import Subject
 from dispatchlab.live.trials.trials import COMPILED, TRIALS, run_all_trials, run_trials
 from dispatchlab.model.failure import Event, Failure, Fix, Raised, Trial
+from dispatchlab.model.names import is_chosen
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.processes import NoForkError
-from dispatchlab.questions.check.selection import is_chosen
 from dispatchlab.questions.check.trials import Run, TrialRequest, TrialsFailedError
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 from dispatchlab.registries.model import read_dump

@@ -12,8 +12,7 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.questions.check.configuration import Settings, settings_of
 from dispatchlab.questions.check.report import Question
 from dispatchlab.questions.setup.checkout import Checkout, find_checkout, module_at
-from dispatchlab.questions.setup.first_files import RECORDS
-from dispatchlab.questions.setup.pytest_option import PytestConfigError, folders_of, pytest_options
+from dispatchlab.questions.setup.pytest_option import RECORDS, PytestConfigError, folders_of, pytest_options
 from dispatchlab.questions.sources.find_sources import is_registry_source, is_scenario_source
 
 

@@ -17,13 +17,12 @@ from dispatchlab.questions.check.registering_modules import what_to_name
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.setup.checkout import Checkout
 from dispatchlab.questions.setup.demo import demo_scenario
-from dispatchlab.questions.setup.pytest_option import folders_of, option_lines, pytest_options
+from dispatchlab.questions.setup.pytest_option import RECORDS, folders_of, option_lines, pytest_options
 from dispatchlab.scenario.load import MAX_BYTES, parse_scenario
 from dispatchlab.scenario.scenario import Scenario
 
 SCENARIOS = "dispatchlab_scenarios"
 EXPECT = "dispatchlab_expect"
-RECORDS = "dispatchlab_records"
 EXAMPLE = "example"
 FOLDER = "dispatch-scenarios"
 """No name of a Python package, so that a build which looks for packages finds none here."""

@@ -12,6 +12,7 @@ from typing import Any
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files import ReadError, read_configuration
 
+RECORDS = "dispatchlab_records"
 _FILES = {
     "pytest.ini": "pytest",
     "pyproject.toml": "tool.pytest.ini_options",
