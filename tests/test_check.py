@@ -12,9 +12,11 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.questions.check.annotations import findings_sarif, github_annotations
 from dispatchlab.questions.check.blocks import check_view
 from dispatchlab.questions.check.configuration import Settings, SettingsError, settings_of
+from dispatchlab.questions.check.findings import drift_findings
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
 from dispatchlab.questions.lint.checkout import Checkout
 from dispatchlab.questions.lint.rule import Finding, Level
+from dispatchlab.questions.record.check_record import ChangeKind, RecordChange, RecordCheck
 from tests.command_line import run
 from tests.json_schema import errors
 from tests.test_sarif import schema
@@ -169,6 +171,17 @@ def test_the_worst_comes_first_and_twenty_are_shown() -> None:
     assert text.count("DL002") == 18
     assert "... and 7 more: see --all" in text
     assert check_view(report, complete=True).text().count("DL002") == 25
+
+
+def test_two_changes_since_a_record_are_one_group_only_where_they_are_alike() -> None:
+    changes = (
+        RecordChange(ChangeKind.CAME, "def shop::buy", "shop::buy", None, "shop::buy(Tensor x) -> Tensor", ""),
+        RecordChange(ChangeKind.WENT, "impl shop::sell CPU", "shop::sell", "boxed", None, ""),
+        RecordChange(ChangeKind.WENT, "impl shop::lend CPU", "shop::lend", "boxed", None, ""),
+    )
+    found = tuple(drift_findings(RecordCheck("shop.yaml", ("shop",), "2.13.0", 3, 1, changes, (), "")))
+    groups = report_of(*((Question.DRIFT, finding) for finding in found)).groups
+    assert sorted(len(group.findings) for group in groups) == [1, 2]
 
 
 def test_a_question_that_was_not_asked_never_reads_as_fine() -> None:

@@ -181,6 +181,13 @@ def _reason(error: BaseException) -> str:
         return type(error).__name__
 
 
+def _installed_like(name: str) -> str:
+    from difflib import get_close_matches
+    from importlib.metadata import packages_distributions
+
+    return "".join(f"; did you mean {one}?" for one in get_close_matches(name, packages_distributions(), 1, 0.8))
+
+
 def _what_to_do(name: str, error: Exception) -> str:
     """Return the advice for a package that cannot be imported: install it, build it, or read the raising line."""
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
@@ -191,7 +198,7 @@ def _what_to_do(name: str, error: Exception) -> str:
     if missing == top and name == f"{top}.py":
         return f"; name the module, {top}, without .py"
     if missing == top and not at:
-        near = did_you_mean(name, modules_in(os.curdir))
+        near = did_you_mean(name, modules_in(os.curdir)) or _installed_like(name)
         return near or "; install it, in its checkout with `pip install -e .`, or leave it out"
     if missing is not None and not at and f"{name}.".startswith(f"{missing}."):
         return f"; {missing.rpartition('.')[0]} is installed and has no such module"

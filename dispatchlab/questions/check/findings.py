@@ -170,6 +170,7 @@ def drift_findings(found: RecordCheck) -> Iterator[Finding]:
     for change in found.changes:
         owners = (change.debug,) if change.debug else ()
         values = " -> ".join(_short(value) for value in (change.before, change.after) if value)
+        alike = f"{found.file} {change.kind} {change.registration}: {values}".replace(change.operator or " ", "")
         message = f"{change.registration} {change.kind} since {found.file} was recorded{values and f': {values}'}"
         yield Finding(
             _DRIFT.code,
@@ -178,6 +179,6 @@ def drift_findings(found: RecordCheck) -> Iterator[Finding]:
             message,
             owners,
             Level.WARNING,
-            found.file,
+            alike,
             f"if this is right, record it again: {again}",
         )
