@@ -30,28 +30,7 @@ def events_of_frames(error: BaseException, watch: ProgramWatch) -> tuple[Event, 
                     found.setdefault((event.kind, event.subject, event.detail), event)
     if called := _called_operator(error):
         found["calling", called, ""] = Event("calling", called)
-    rules = {event.subject for event in watch.events if event.kind == "impl" and event.detail == "FuncTorchBatched"}
-    if isinstance(error, AssertionError):
-        for name in rules & watch.calls.keys():
-            with suppress(Exception):
-                if _differs(name, *watch.calls[name][0]):
-                    found["rule differs", name, ""] = Event("rule differs", name)
     return tuple(found.values())
-
-
-def _differs(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether vmap over an operator and a loop give different results, on inputs of a call."""
-    operator = getattr(getattr(torch().ops, name.partition("::")[0]), name.partition("::")[2].partition(".")[0])
-    tensors = [at for at, value in enumerate(args) if isinstance(value, torch().Tensor)]
-    rows = [[args[at].detach(), args[at].detach().flip(-1) + 1] for at in tensors]
-
-    def call(*values: Any) -> Any:
-        given = dict(zip(tensors, values, strict=True))
-        return operator(*(given.get(at, value) for at, value in enumerate(args)), **kwargs)
-
-    batched = torch().vmap(call)(*(torch().stack(row) for row in rows))
-    looped = torch().stack([call(*values) for values in zip(*rows, strict=True)])
-    return not torch().allclose(batched, looped, equal_nan=True)
 
 
 def _called_operator(error: BaseException) -> str:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from traceback import walk_tb
 from typing import Any, Final
 
-from dispatchlab.live.failure.program_watch import ProgramWatch, frames_of, raw_chain
+from dispatchlab.live.failure.program_watch import ProgramWatch, raw_chain
 from dispatchlab.live.introspection.process_copies import CopyEndedError, in_a_copy
-from dispatchlab.model.failure import Event
 
 _LONGEST_S: Final = 10.0
 _LARGEST: Final = 1 << 22
-_OF_SHAPES: Final = re.compile(r"shape|size|dim|mat1", re.IGNORECASE)
-_TRACED: Final = re.compile(r"fake_tensor|_dynamo|_inductor|_functorch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,31 +36,6 @@ def fake_body(name: str, error: BaseException, watch: ProgramWatch) -> str:
         return ""
     with suppress(TimeoutError, CopyEndedError):
         return str(in_a_copy(lambda: _body(call), _LONGEST_S))
-    return ""
-
-
-def differing_fakes(error: BaseException, watch: ProgramWatch) -> Iterator[Event]:
-    """Return the operators whose fake kernel gives other shapes than the kernel, after a failure about shapes."""
-    stack = " ".join(frames_of(error, watch)[1])
-    if _OF_SHAPES.search(str(error)) and _TRACED.search(stack):
-        for name in dict.fromkeys(event.subject for event in watch.events if event.kind == "register_fake"):
-            call = _kept_call(name, watch)
-            with suppress(TimeoutError, CopyEndedError):
-                text = "" if call is None else in_a_copy(partial(_difference, call), _LONGEST_S)
-                if text:
-                    yield Event("fake differs", name, text)
-
-
-def _difference(call: _Call) -> str:
-    """Return the first difference of shapes; runs in a process that may crash."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    with FakeTensorMode() as mode:
-        guessed = _results(call.operator, call, 0, 0, change=mode.from_tensor)
-    real = _results(call.operator, call, 0, 0)
-    for fake, result in zip(guessed[1] if guessed else (), real[1] if real else (), strict=False):
-        if list(fake.shape) != list(result.shape):
-            return f"shape {list(fake.shape)} where the kernel gives {list(result.shape)}"
     return ""
 
 
@@ -120,9 +90,7 @@ def _body(call: _Call) -> str:
     return f"[{', '.join(parts)}]" if kind.startswith("Tensor[") else f"({', '.join(parts)},)"
 
 
-def _results(
-    overload: Any, call: _Call, seed: int, grow: int, *, change: Callable[[Any], Any] = lambda tensor: tensor
-) -> tuple[dict[str, Any], list[Any]] | None:
+def _results(overload: Any, call: _Call, seed: int, grow: int) -> tuple[dict[str, Any], list[Any]] | None:
     """Return the arguments by name and the results of a call with real tensors of the same or larger shapes."""
     import torch
     from torch.utils._pytree import tree_leaves, tree_map_only
@@ -138,7 +106,7 @@ def _results(
         return torch.randn(shape).to(tensor.dtype) if seed == 0 else torch.ones(shape, dtype=tensor.dtype)
 
     def made(value: Any) -> Any:
-        value = tree_map_only(torch.Tensor, lambda tensor: change(real(tensor)), value)
+        value = tree_map_only(torch.Tensor, real, value)
         return tree_map_only(torch.SymInt, _hint, value)
 
     try:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from dispatchlab.live.failure.failing_frame import events_of_frames
-from dispatchlab.live.failure.fake_body import differing_fakes, fake_body
+from dispatchlab.live.failure.fake_body import fake_body
 from dispatchlab.live.failure.fix_trial import failing_call, try_fix
 from dispatchlab.live.failure.gradient_cut import gradient_cut
 from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
 from dispatchlab.live.failure.program_watch import ProgramWatch, frames_of, raised_of
 from dispatchlab.live.failure.torch_watch import start
-from dispatchlab.model.failure import Event, Failure
+from dispatchlab.live.introspection.process_copies import CopyEndedError, in_a_copy
+from dispatchlab.model.failure import Event, EventKind, Failure
 from dispatchlab.questions.why.answer_blocks import why_view
 from dispatchlab.questions.why.diagnose import Answer, diagnose
+
+_LONGEST_S: Final = 10.0
+_OF_SHAPES: Final = re.compile(r"shape|size|dim|mat1", re.IGNORECASE)
+_TRACED: Final = re.compile(r"fake_tensor|_dynamo|_inductor|_functorch")
 
 
 def why_exception(
@@ -46,7 +52,7 @@ def why_exception(
             *later,
             *events_of_frames(error, watch),
             *gradient_cut(error, call),
-            *differing_fakes(error, watch),
+            *_failed_trials(error, stack, watch),
         ),
         InstalledRegistry(),
         stack=stack,
@@ -56,6 +62,31 @@ def why_exception(
         fake_body=lambda name: fake_body(name, error, watch),
     )
     return diagnose(failure, lambda fix: try_fix(fix, call))
+
+
+def _failed_trials(error: BaseException, stack: Sequence[str], watch: ProgramWatch) -> Iterator[Event]:
+    """Return the operators with a fake kernel of another shape or a wrong rule for vmap, where that can be the cause.
+
+    The trials take the arguments of the operator's first call.
+    """
+    todo: list[tuple[EventKind, str, Event]] = []
+    if isinstance(error, AssertionError):
+        todo += [("rule differs", "vmap", event) for event in watch.events if event.detail == "FuncTorchBatched"]
+    if _OF_SHAPES.search(str(error)) and _TRACED.search(" ".join(stack)):
+        todo += [("fake differs", "fake", event) for event in watch.events if event.kind == "register_fake"]
+    for kind, trial, event in todo if hasattr(os, "fork") else ():
+        if not (calls := watch.calls.get(event.subject)):
+            continue
+        from dispatchlab.live.trials.inputs import Inputs
+        from dispatchlab.live.trials.subject import Subject
+        from dispatchlab.live.trials.trials import run_trial
+
+        inputs = [Inputs(*calls[0])]
+        subject = Subject(event.subject, watch, given=inputs, inputs=inputs)
+        with suppress(TimeoutError, CopyEndedError):
+            found = in_a_copy(partial(run_trial, subject, trial), _LONGEST_S)
+            if found.error.startswith("WrongResultError") and (trial == "vmap" or ": shape" in found.error):
+                yield Event(kind, event.subject, found.error.rpartition(": ")[2])
 
 
 def watch_exceptions() -> ProgramWatch:
