@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from inspect import getblock
+from linecache import getlines
+from typing import Final
 
 from dispatchlab.model.failure import Event, Failure, OperatorFacts
 from dispatchlab.questions.why.cause import looks_for, saw
@@ -56,10 +59,24 @@ def not_differentiable(words: Words) -> Mapping[str, object] | None:
     failure = words.failure
     for name in reversed(list(dict.fromkeys(event.subject for event in failure.of("impl", "custom_op", "define")))):
         facts = failure.registry.operator(name)
-        found = None if facts is None else _takes_gradient(failure, facts)
+        found = None if facts is None or _is_cut_elsewhere(failure, facts) else _takes_gradient(failure, facts)
         if found is not None and facts is not None:
             return saw(op=facts.name, **found)
     return None
+
+
+_CUTS: Final = re.compile(r"\.(?:detach|item|numpy|tolist)\(|\.data\b|\btorch\.(?:as_)?tensor\(|\bfloat\(|\bno_grad\b")
+
+
+def _is_cut_elsewhere(failure: Failure, facts: OperatorFacts) -> bool:
+    """Return whether the expression that cuts the loss off, or its function, does so without this operator."""
+    for event in failure.of("gradient cut"):
+        lines = getlines(event.at.file) if event.at is not None else []
+        name = re.match(r"(\w+)\(", event.subject)
+        first = next((at for at, line in enumerate(lines) if name and line.startswith(f"def {name[1]}(")), len(lines))
+        text = event.subject + "".join(getblock(lines[first:]) if lines[first:] else ())
+        return bool(_CUTS.search(text)) and not re.search(rf"\b{facts.packet.partition('::')[2]}\b", text)
+    return False
 
 
 def _takes_gradient(failure: Failure, facts: OperatorFacts) -> dict[str, object] | None:
