@@ -49,6 +49,24 @@ def test_a_first_run_writes_three_files_and_prints_the_lines_to_add(checkout: Pa
     ) in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("file", "header"), [("pyproject.toml", "[tool.pytest.ini_options]"), ("pytest.ini", "[pytest]")]
+)
+def test_lines_are_added_to_a_table_that_is_there(checkout: Path, file: str, header: str) -> None:
+    with (checkout / file).open("a") as written:
+        written.write(f"\n{header}  # of pytest\n")
+    lines = run("init").stdout.partition("Add to ")[2].splitlines()
+    assert lines[0] == f"{header} in {file}:"
+    assert lines[1].startswith("  dispatchlab_scenarios = ")
+
+
+def test_a_checkout_without_workflows_is_told_of_the_option(checkout: Path) -> None:
+    assert "note: no CI workflow, since there is no .github folder: dispatchlab init --ci github" in run("init").stderr
+    assert "no CI workflow" not in run("init", "--ci", "none").stderr
+    (checkout / ".github").mkdir()
+    assert "no CI workflow" not in run("init").stderr
+
+
 def test_a_second_run_keeps_what_is_there(checkout: Path) -> None:
     run("init")
     scenario = checkout / "dispatch-scenarios" / "my_ops.yaml"

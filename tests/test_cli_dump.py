@@ -30,23 +30,30 @@ def dump(*arguments: str) -> Result:
 
 
 @pytest.mark.usefixtures("folder")
-def test_text_is_the_dump_an_empty_line_and_the_table() -> None:
+def test_text_with_keys_is_the_name_and_their_rows() -> None:
     result = dump("test::foo", "--from", "five.yaml", "--key", "CPU", "--key", "AutogradCUDA")
     assert (result.exit_code, result.stderr) == (0, "")
     assert_expected_inline(
         result.stdout,
         """\
 name: test::foo
-schema: test::foo(Tensor x) -> Tensor
-debug: registered at /dev/null:0
-alias analysis kind: FROM_SCHEMA
-CPU: fn_cpu :: (none) [ boxed ]
-AutogradCPU: fn_autograd_cpu :: (none) [ boxed ]
-Autograd[alias]: fn_autograd :: (none) [ boxed ]
-CompositeImplicitAutograd[alias]: fn_math :: (Tensor _0) -> Tensor _0 [ boxed unboxed ]
 
 CPU: fn_cpu [kernel]
 AutogradCUDA: fn_math [math kernel]
+""",
+    )
+
+
+def test_a_stale_row_says_so() -> None:
+    source = Path(__file__).parents[1] / "scenarios/defects/stale_sparse_torch.yaml"
+    result = dump("test::foo", "--from", str(source), "--key", "AutogradOther", "--key", "AutogradCPU")
+    assert_expected_inline(
+        result.stdout,
+        """\
+name: test::foo
+
+AutogradOther: ambiguous_autogradother [ambiguous autogradother]  (STALE: calls run fn_math)
+AutogradCPU: fn_math [math kernel]
 """,
     )
 
@@ -209,8 +216,10 @@ def test_a_name_of_several_overloads_shows_how_a_call_tries_them(after: str, tri
 
 @pytest.mark.usefixtures("folder")
 def test_the_default_overload_keeps_its_table_above_the_list() -> None:
-    text = dump("foo", "--from", "overloads.yaml", "--key", "CPU").stdout
+    arguments = ("foo", "--from", "overloads.yaml", "--format", "text")
+    text = dump(*arguments).stdout
     assert text.startswith("name: test::foo\n")
+    assert "overloads" not in dump(*arguments, "--key", "CPU").stdout
     listed = text.splitlines()[-3:]
     assert listed[0] == "test::foo has 2 overloads; a call tries them in this order:"
 

@@ -99,10 +99,3 @@ def test_stale_slots_are_named_with_what_they_hold_and_should_hold() -> None:
     stale = group_by_kernel(view).stale
     assert {(each.expected, each.actual) for each in stale} >= {("", "fn_implicit [math kernel]")}
     assert sorted(key for each in stale for key in each.keys) == sorted(row.key for row in view.table if row.stale)
-
-
-def test_only_the_rows_of_some_keys_count() -> None:
-    (view,) = views("aten::add.Tensor")
-    table = group_by_kernel(view, ["CPU", "AutocastCPU"])
-    assert [(each.key, each.keys) for each in table.kernels if each.keys] == [("CPU", ("CPU",))]
-    assert [each.keys for each in table.fallbacks] == [("AutocastCPU",)]

@@ -37,7 +37,8 @@ from dispatchlab.commands.output import Format, chosen_format, note, out_paged, 
     metavar="KEY",
     multiple=True,
     type=ROW,
-    help="Show only this row of the table, and what Python registers at this key; may be repeated.",
+    help="Show only this row of the table, with what its slot holds if it is stale, and what Python registers at this "
+    "key; may be repeated.",
 )
 @click.option("--list", "listed", is_flag=True, help="List the operators of a registry, one on each line.")
 @click.option(
@@ -67,8 +68,9 @@ def dump(
     """Show the kernels and the dispatch table of an operator, and what Python registers for it.
 
     OP is a name, a name without overload, or a glob such as 'aten::add*'. --format text prints the same text as
-    PyTorch. Without --semantics, a registry is replayed with strict, which never has a stale slot; the model of its
-    PyTorch, such as --semantics torch-2.6, may have one.
+    PyTorch. A recorded registry does not contain the order of its registrations. So its table has the precedence of
+    its PyTorch, and no stale slot. With --semantics torch-2.6, dump registers everything in the order of the record,
+    and a slot may be stale.
 
     \b
     Examples:

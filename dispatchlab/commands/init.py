@@ -53,4 +53,6 @@ def init(*, module: str | None, ci: str | None) -> None:
     out(plan_text(planned))
     for text in planned.notes:
         note(f"note: {text}")
+    if ci is None and not (checkout.root / ".github").is_dir():
+        note("note: no CI workflow, since there is no .github folder: dispatchlab init --ci github writes one")
     exit_with(0 if planned.dependent is None else 1)

@@ -38,6 +38,17 @@ def test_the_exit_code_is_the_programs_and_1_with_an_answer(tmp_path: Path) -> N
     assert "runpy" not in ended.stderr
 
 
+def test_the_page_and_the_readme_print_what_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "why.md").read_text(encoding="utf-8")
+    program, printed = page.split("```python\n")[1].split("```\n")[0:3:2]
+    (tmp_path / "program.py").write_text(program)
+    lines = dispatchlab_started(tmp_path, "why", "program.py").stdout.splitlines()
+    assert printed.splitlines() == lines[: len(printed.splitlines())]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = readme.partition("$ dispatchlab why program.py\n")[2].partition("$ ")[0]
+    assert shown.splitlines() == [line for line in lines if line.startswith(("cause: ", "fix: "))]
+
+
 def test_json_has_the_cause_the_fixes_and_the_line(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(MISSING + CALL)
     ended = dispatchlab_started(tmp_path, "why", "--format", "json", "program.py")

@@ -187,8 +187,8 @@ def _registered_at(run: TrialRun) -> Position | None:
 
 
 def _from_package(text: str) -> str:
-    """Return a text in which paths start at the package, as those of lint do."""
-    for folder in sorted(sys.path, key=len, reverse=True):
+    """Return a text in which paths start at the package or at the current folder, as those of lint do."""
+    for folder in sorted({*sys.path, os.getcwd()}, key=len, reverse=True):
         text = text.replace(os.path.join(folder, ""), "") if len(folder) > 1 else text
     return text
 
@@ -207,5 +207,5 @@ def finding_of(run: TrialRun, answer: Answer) -> Finding:
         ),
         Level.INFORMATION if answer.code in _LACKING else level,
         f"{answer.code} {run.operator}",
-        "; ".join(trial.fix.text for trial in answer.fixes[:2]),
+        _from_package("; ".join(trial.fix.text for trial in answer.fixes[:2])),
     )

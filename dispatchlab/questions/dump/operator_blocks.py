@@ -43,14 +43,17 @@ def operator_blocks(view: OperatorView, *, keys: Collection[str] = (), everythin
 
     Args:
         view: the operator.
-        keys: the rows of the table to use; empty for all.
+        keys: show only these rows of the table; empty for the whole operator.
         everything: also show each row of the table.
     """
     if not view.kernels and not view.table and view.schema is None:
         yield Line(f"Nothing is registered for {view.name}.")
         return
-    table = group_by_kernel(view, keys)
     yield Line((strong(view.name), warn(" (no def)")) if view.schema is None else schema_title(view.schema), hang=4)
+    if keys:
+        yield from _table_part([row for row in view.table if row.key in keys])
+        return
+    table = group_by_kernel(view)
     types = {kernel.inferred for kernel in view.kernels if kernel.inferred is not None}
     facts: list[tuple[str, Inline]] = [("defined", source(view.debug))] if view.debug is not None else []
     facts += [("alias analysis", view.alias_kind)] if view.alias_kind is not None else []
@@ -67,28 +70,31 @@ def operator_blocks(view: OperatorView, *, keys: Collection[str] = (), everythin
     ]
     yield from part("Stale slots", ("keys", "should hold", "calls use"), stale, marked=range(len(stale)))
     own = [group for group in table.fallbacks if group.served and not is_pytorch(group.debug)]
-    groups = [group for group in table.kernels if not keys or group.served or group.lost]
     usual = Counter(kernel.flags for kernel in view.kernels).most_common(1)
     shown = _Usual(usual[0][0] if usual else (), len(types) <= 1)
-    rows = [(_key(group), Cell(shown.about(group), "code"), Cell(Stack(tuple(_runs(group))))) for group in groups + own]
+    rows = [
+        (_key(group), Cell(shown.about(group), "code"), Cell(Stack(tuple(_runs(group)))))
+        for group in (*table.kernels, *own)
+    ]
     yield from part(f"Kernels of {view.name}", ("key", "registered at", "runs for"), rows)
     if table.ambiguous:
         yield Line(f"ambiguous: a call is an error at {_names(table.ambiguous)}", "bad")
     builtin = [group for group in table.fallbacks if group.served and is_pytorch(group.debug)]
     skipped = [key for group in builtin if group.fallthrough for key in group.keys]
-    skipped += [key for key in view.skipped if key not in skipped and not keys]
+    skipped += [key for key in view.skipped if key not in skipped]
     serving = [key for group in builtin if not group.fallthrough for key in group.keys]
     fallbacks = tuple((title, _names(some)) for title, some in (("skip", skipped), ("serve", serving)) if some)
     if fallbacks:
         yield Section("Builtin fallbacks", (Facts(fallbacks),))
-    if everything or keys:
-        chosen = [row for row in view.table if not keys or row.key in keys]
-        table_rows = (
-            (Cell(row.key, "name"), Cell(_holds(row), "code"), Cell(Stack(tuple(_lost(row))))) for row in chosen
-        )
-        yield from part("Table", ("key", "holds", "in place of"), table_rows)
+    if everything:
+        yield from _table_part(view.table)
     others = [violation for violation in view.violations if not (table.stale and violation.rule == _STALE)]
     yield from (Line(f"invariant broken: {violation}", "bad") for violation in others)
+
+
+def _table_part(chosen: Sequence[TableRow]) -> Iterator[Block]:
+    rows = ((Cell(row.key, "name"), Cell(_holds(row), "code"), Cell(Stack(tuple(_lost(row))))) for row in chosen)
+    yield from part("Table", ("key", "holds", "in place of"), rows)
 
 
 def schema_title(schema: str) -> tuple[Inline, ...]:

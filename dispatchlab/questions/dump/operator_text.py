@@ -15,13 +15,24 @@ NO_LINE = "(no line known)"
 
 
 def operator_text(snapshot: Snapshot, *, keys: Collection[str] = ()) -> str:
-    """Return the dump of an operator, an empty line, and its table.
+    """Return the dump of an operator, an empty line, and its table; with keys, only its name and these rows.
+
+    A row whose slot is stale ends with the kernel that calls run.
 
     Args:
         snapshot: the operator.
-        keys: the rows of the table to show; empty for all.
+        keys: the rows of the table to show; empty for the dump and all rows.
     """
-    return f"{snapshot.dump}\n{only_rows(snapshot.table, keys)}"
+    if not keys:
+        return f"{snapshot.dump}\n{snapshot.table}"
+    slots = {} if snapshot.slots is None else parse_table(snapshot.slots)
+    rows = []
+    for key, entry in parse_table(snapshot.table).items():
+        if key.name in keys:
+            held = slots.get(key, entry)
+            stale = "" if held == entry else f"  (STALE: calls run {held.debug})"
+            rows.append(row_text(key, f"{entry}{stale}"))
+    return f"name: {snapshot.operator}\n\n{''.join(rows)}"
 
 
 def only_rows(table: str, keys: Collection[str]) -> str:

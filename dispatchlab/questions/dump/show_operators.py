@@ -154,7 +154,7 @@ def _lines(inspection: Inspection, parts: list[_Part], asked: DumpOptions) -> It
         if number:
             yield Line()
         yield Code(text)
-    yield from _packet_lines(inspection, bool(texts))
+    yield from _packet_lines(inspection, bool(texts), bool(asked.keys))
 
 
 def _screen(inspection: Inspection, parts: list[_Part], asked: DumpOptions) -> Iterator[Block]:
@@ -169,12 +169,12 @@ def _screen(inspection: Inspection, parts: list[_Part], asked: DumpOptions) -> I
             yield from operator_blocks(inspection.view(snapshot.operator), keys=asked.keys, everything=asked.everything)
         if python:
             yield from python_screen(python, name=None if with_table else str(snapshot.operator))
-    yield from _packet_lines(inspection, bool(parts))
+    yield from _packet_lines(inspection, bool(parts), bool(asked.keys))
 
 
-def _packet_lines(inspection: Inspection, follows: bool) -> Iterator[Block]:  # noqa: FBT001  of this module
-    """Return the overloads that a call of a name with several overloads tries."""
-    if inspection.packet is None or not inspection.packet.overloads:
+def _packet_lines(inspection: Inspection, follows: bool, with_keys: bool) -> Iterator[Block]:  # noqa: FBT001  private
+    """Return the overloads that a call of the name tries; nothing below the rows of some keys."""
+    if inspection.packet is None or not inspection.packet.overloads or (follows and with_keys):
         return
     from dispatchlab.questions.dump.operator_blocks import packet_lines
 

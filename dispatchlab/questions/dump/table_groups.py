@@ -5,7 +5,7 @@ A pure function of an `OperatorView`, for every view that shows a table: `group_
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dispatchlab.model.dump_format import CATCH_ALL, Provenance, aliases_of
@@ -92,14 +92,9 @@ class GroupedTable:
     stale: tuple[StaleSlots, ...] = ()
 
 
-def group_by_kernel(view: OperatorView, keys: Collection[str] = ()) -> GroupedTable:
-    """Return the table by kernel.
-
-    Args:
-        view: the operator with the reasons behind its table.
-        keys: the rows that count; all of them when there are none.
-    """
-    rows = [row for row in view.table if not keys or row.key in keys]
+def group_by_kernel(view: OperatorView) -> GroupedTable:
+    """Return the table by kernel."""
+    rows = view.table
     kernels = [_Collected(kernel.key, kernel.debug, kernel) for kernel in view.kernels]
     fallbacks: dict[tuple[str, bool], _Collected] = {}
     ambiguous: list[str] = []

@@ -12,7 +12,7 @@ from dispatchlab.questions.lint.kernel_rules import COMPOSITE, parsed_schema
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.registries.backend_coverage import Way
 from dispatchlab.registries.builds import backend_named, is_in_tree
-from dispatchlab.registries.debug_text import Packages, owner
+from dispatchlab.registries.debug_text import Packages, owner, sites_in
 from dispatchlab.registries.model import RecordedKernel, RecordedOperator
 from dispatchlab.registries.overlay import Overlay
 
@@ -56,6 +56,14 @@ def _with_tensors(subject: Subject, packages: Packages) -> dict[DispatchKey, str
     return {key: debug for key, debug in _brought(subject, packages).items() if not _lacks(subject, _FACTORIES[0], key)}
 
 
+def _register(operator: RecordedOperator, key: DispatchKey, debug: str) -> str:
+    """Return the call that registers a kernel, in the language of the line that registered the backend."""
+    name = operator.name.without_namespace
+    if any(path.endswith(".py") for path, _ in sites_in(debug)):
+        return f'lib = torch.library.Library("aten", "IMPL"); lib.impl("{name}", fn, "{key}")'
+    return f'm.impl("{name}", fn) in TORCH_LIBRARY_IMPL(aten, {key}, m)'
+
+
 @rule("DL018")
 def _no_factory(subject: Subject, _: Iterable[RecordedOperator]) -> Iterator[Found]:
     packages = Packages(subject.recorded)
@@ -77,7 +85,7 @@ def _no_factory(subject: Subject, _: Iterable[RecordedOperator]) -> Iterator[Fou
                 "of a device with it: torch.empty raises, and a CPU fallback recurses",
                 (debug,),
                 cause=str(key),
-                fix=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {key}, m)',
+                fix=_register(operator, key, debug),
             )
 
 
@@ -106,7 +114,7 @@ def _behind_fallback(subject: Subject, _: Iterable[RecordedOperator]) -> Iterato
                 (fallback.debug,),
                 Level.WARNING if is_view else Level.INFORMATION,
                 cause=str(fallback.key),
-                fix=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {fallback.key}, m)',
+                fix=_register(operator, fallback.key, fallback.debug),
             )
 
 

@@ -79,7 +79,7 @@ class Plan:
         run: the folder for pytest, relative to the checkout.
         module: the module of the first scenario, a record; None for an example.
         dependent: the scenario if its verdict is unexpectedly order-dependent; else None.
-        to_add: a file of the user, and the lines to add to it; the lines may be empty.
+        to_add: a file of the user or a section of one, and the lines to add to it; the lines may be empty.
     """
 
     root: Path

@@ -44,13 +44,20 @@ def pytest_options(root: Path) -> Mapping[str, Any]:
 
 
 def option_lines(root: Path, options: Mapping[str, str | Sequence[str]]) -> tuple[str, tuple[str, ...]]:
-    """Return the file that should set options, and the lines to add to it."""
+    """Return the place that should set options, and the lines to add to it: a file, or its existing section."""
     if (root / "pyproject.toml").is_file() and not (root / "pytest.ini").is_file():
         texts = {name: f'"{value}"' if isinstance(value, str) else str(list(value)) for name, value in options.items()}
         lines = tuple(f"{name} = {text}".replace("'", '"') for name, text in texts.items())
-        return "pyproject.toml", ("[tool.pytest.ini_options]", *lines)
+        return _place(root, "pyproject.toml", f"[{_FILES['pyproject.toml']}]", lines)
     texts = {name: value if isinstance(value, str) else " ".join(value) for name, value in options.items()}
-    return "pytest.ini", ("[pytest]", *(f"{name} = {text}" for name, text in texts.items()))
+    return _place(root, "pytest.ini", "[pytest]", tuple(f"{name} = {text}" for name, text in texts.items()))
+
+
+def _place(root: Path, file: str, header: str, lines: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    text = (root / file).read_text(encoding="utf-8-sig") if (root / file).is_file() else ""
+    if header in (line.partition("#")[0].strip() for line in text.splitlines()):
+        return f"{header} in {file}", lines
+    return file, (header, *lines)
 
 
 def _section(path: Path, section: str) -> Mapping[str, Any]:
