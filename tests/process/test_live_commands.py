@@ -30,7 +30,7 @@ lib.impl("door", lambda x: x, "CPU")
 
 
 def test_any_operator_of_the_installed_pytorch_is_shown(tmp_path: Path) -> None:
-    options = ("--key", "CPU", "--format", "text", "--layer", "cxx")
+    options = ("--format", "text", "--layer", "cxx")
     done = dispatchlab(tmp_path, "dump", "aten::add.Tensor", "--engine", "torch", *options)
     assert (done.returncode, done.stderr) == (0, "")
     dump, _, table = done.stdout.partition("\n\n")
@@ -40,7 +40,11 @@ def test_any_operator_of_the_installed_pytorch_is_shown(tmp_path: Path) -> None:
         "debug: registered at "
     )
     assert "Meta: registered at torch/_meta_registrations.py:" in dump
-    assert re.fullmatch(r"CPU: registered at \S*RegisterCPU_\d+\.cpp:\d+ \[kernel\]\n", table)
+    row = dispatchlab(tmp_path, "dump", "aten::add.Tensor", "--engine", "torch", *options, "--key", "CPU")
+    name, _, shown = row.stdout.partition("\n\n")
+    assert name == "name: aten::add.Tensor"
+    assert shown in table
+    assert re.fullmatch(r"CPU: registered at \S*RegisterCPU_\d+\.cpp:\d+ \[kernel\]\n", shown)
 
 
 def test_operators_of_an_imported_package_match_a_glob(tmp_path: Path) -> None:

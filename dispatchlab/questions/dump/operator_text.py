@@ -15,16 +15,17 @@ NO_LINE = "(no line known)"
 
 
 def operator_text(snapshot: Snapshot, *, keys: Collection[str] = ()) -> str:
-    """Return the dump of an operator, an empty line, and its table; with keys, only its name and these rows.
-
-    A row whose slot is stale ends with the kernel that calls run.
+    """Return the dump of an operator, an empty line, and its table.
 
     Args:
         snapshot: the operator.
-        keys: the rows of the table to show; empty for the dump and all rows.
+        keys: the rows of the table to show; empty for all.
     """
-    if not keys:
-        return f"{snapshot.dump}\n{snapshot.table}"
+    return f"{snapshot.dump}\n{only_rows(snapshot.table, keys)}"
+
+
+def rows_text(snapshot: Snapshot, keys: Collection[str]) -> str:
+    """Return the name of an operator and some rows of its table; a stale row ends with the kernel that calls run."""
     slots = {} if snapshot.slots is None else parse_table(snapshot.slots)
     rows = []
     for key, entry in parse_table(snapshot.table).items():

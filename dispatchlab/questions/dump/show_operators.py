@@ -142,12 +142,12 @@ def _report_what_is_missing(inspection: Inspection, parts: list[_Part], asked: D
 
 def _lines(inspection: Inspection, parts: list[_Part], asked: DumpOptions) -> Iterator[Block]:
     """Return PyTorch's texts, then Python's registrations, and the overloads of a name with several overloads."""
-    from dispatchlab.questions.dump.operator_text import operator_text, python_text
+    from dispatchlab.questions.dump.operator_text import operator_text, python_text, rows_text
 
     texts = []
     for snapshot, python in parts:
         if asked.layer != "python" and snapshot.exists:
-            texts.append(operator_text(snapshot, keys=asked.keys))
+            texts.append(rows_text(snapshot, asked.keys) if asked.keys else operator_text(snapshot))
         if python:
             texts.append(python_text(python))
     for number, text in enumerate(texts):
