@@ -9,13 +9,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeGuard
 
 from dispatchlab.views.formatting import first_of
 
 _CALLS: Final = "(?:custom_op|triton_op|register_\\w+|impl|impl_abstract|define|Library)"
-_REGISTERS: Final = re.compile(rf"torch\.library\.{_CALLS}|torch\.(?:ops|classes)\.load_library")
-_MENTIONS: Final = re.compile(r"torch\.library|custom_op|triton_op|Library\(|load_library")
+_LIBRARY: Final = "torch.library.Library"
+_REGISTERS: Final = re.compile(
+    rf"torch\.library\.{_CALLS}|torch\.(?:ops|classes)\.load_library|custom_op|triton_op"
+)
+_MENTIONS: Final = ("torch.library", "custom_op", "triton_op", "Library(", "load_library", ".define(", ".impl(")
+_DEPTH: Final = 3
+"""How deep a function of a package may call another one that registers."""
+
+_LIBRARY_METHODS: Final = ("define", "impl")
 _OUTSIDE: Final = re.compile(r"(^|\.)(tests?|test_\w+|\w+_test|conftest|__main__|setup)(\.|$)")
 _FOR_OTHERS: Final = ("TYPE_CHECKING", "__name__")
 
@@ -38,20 +45,30 @@ def registering_modules(package: str) -> tuple[str, ...]:
         elif _has_block(file, name.rpartition(".")[2]):
             found.add(name)
     packages = {name.rpartition(".")[0] for name in sources}
-    helpers = set[str]()
-    bodies = {
-        name: _body(name, source, is_package=name in packages)
-        for name, source in sources.items()
-        if _MENTIONS.search(source)
-    }
-    helpers.update(one for body in bodies.values() for one, calls in body.functions.items() if _registers(calls, ()))
-    if helpers:
-        uses = re.compile(rf"\b(?:{'|'.join(re.escape(one.rpartition('.')[2]) for one in sorted(helpers))})\b")
-        bodies |= {
-            name: _body(name, source, is_package=name in packages)
-            for name, source in sources.items()
-            if name not in bodies and uses.search(source)
+    trees, bodies, helpers = dict[str, ast.Module | None](), dict[str, _Body](), set[str]()
+
+    def read(words: Collection[str]) -> None:
+        for name, source in sources.items():
+            if _has_word(source, words):
+                if name not in trees:
+                    trees[name] = _parsed(source)
+                if (tree := trees[name]) is not None:
+                    bodies[name] = _body(name, tree, source, {*words, *_MENTIONS}, is_package=name in packages)
+
+    def more_helpers() -> set[str]:
+        more = {
+            (name, function)
+            for name, body in bodies.items()
+            for function, calls in body.functions.items()
+            if f"{name}.{function}" not in helpers and _registers(calls, helpers)
         }
+        helpers.update(name for module, function in more for name in _exported(module, function))
+        return {function for _, function in more}
+
+    words: Collection[str] = _MENTIONS
+    for _ in range(_DEPTH):
+        read(words)
+        words = more_helpers()
     found |= {name for name, body in bodies.items() if _registers(body.calls, helpers)}
     return tuple(name for name in sorted(found) if f"{name}.".startswith(f"{package}."))
 
@@ -89,44 +106,78 @@ def _has_block(file: Path, name: str) -> bool:
 
 
 class _Body(NamedTuple):
-    """The calls in a module, by full names: the calls at import, and the calls in each function."""
+    """The full names of the calls in a module: the calls at import, and the calls in each of its functions."""
 
-    calls: frozenset[str] = frozenset()
-    functions: Mapping[str, frozenset[str]] = {}
+    calls: frozenset[str]
+    functions: Mapping[str, frozenset[str]]
 
 
 def _registers(calls: Collection[str], helpers: Collection[str]) -> bool:
     return any(one in helpers or _REGISTERS.fullmatch(one) for one in calls)
 
 
-def _body(name: str, source: str, *, is_package: bool) -> _Body:
-    """Return the calls in a module; empty if it cannot be read. Only functions that mention a name are read."""
+def _exported(module: str, function: str) -> Iterator[str]:
+    """Return the names of a function in its module and in the packages around it, which may export it."""
+    while module:
+        yield f"{module}.{function}"
+        module = module.rpartition(".")[0]
+
+
+def _has_word(text: str, words: Collection[str]) -> bool:
+    return any(word in text for word in words)
+
+
+def _parsed(source: str) -> ast.Module | None:
     try:
-        tree = ast.parse(source)
+        return ast.parse(source)
     except (SyntaxError, ValueError):
-        return _Body()
+        return None
+
+
+def _body(name: str, tree: ast.Module, source: str, words: Collection[str], *, is_package: bool) -> _Body:
+    """Return the calls in a module. Only functions that mention one of the words are read.
+
+    An alias is a function that calls its value. The methods of a variable call the function that made its value.
+    """
     lines, run = source.split("\n"), list(_run(tree))
-    functions = [node for node in run if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    aliases = {
-        target.id: node.value
+    package = name if is_package else name.rpartition(".")[0]
+    classes = [node for node in run if isinstance(node, ast.ClassDef)]
+    methods = {id(node): f"{each.name}.{node.name}" for each in classes for node in each.body if _is_function(node)}
+    functions = {methods.get(id(node), node.name): node for node in run if _is_function(node)}
+    values = [
+        (target.id, node.value)
         for node in run
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute | ast.Name)
+        if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name)
-    }
-    names = {one: f"{name}.{one}" for one in (*(node.name for node in functions), *aliases)}
-    names |= _imported_names(run, name if is_package else name.rpartition(".")[0])
+    ]
+    aliases = [(one, value) for one, value in values if isinstance(value, ast.Attribute | ast.Name)]
+    made = [(one, value) for one, value in values if isinstance(value, ast.Call)]
+    own = (*functions, *(each.name for each in classes), *(one for one, _ in (*aliases, *made)))
+    names = {one: f"{name}.{one}" for one in own} | _imported_names(run, package)
 
-    def calls(nodes: Iterable[ast.AST]) -> frozenset[str]:
-        return frozenset(_dotted(node.func, names) for node in nodes if isinstance(node, ast.Call))
+    def calls(nodes: Iterable[ast.AST], names: Mapping[str, str] = names) -> Iterator[str]:
+        return (_dotted(node.func, names) for node in nodes if isinstance(node, ast.Call))
 
-    found = {
-        f"{name}.{node.name}": calls(ast.walk(node))
-        for node in functions
-        if _MENTIONS.search("\n".join(lines[node.lineno - 1 : node.end_lineno]))
-    }
-    found |= {f"{name}.{one}": frozenset((_dotted(value, names),)) for one, value in aliases.items()}
-    return _Body(calls(run), found)
+    found: dict[str, set[str]] = {}
+    for one, node in functions.items():
+        if _has_word("\n".join(lines[node.lineno - 1 : node.end_lineno]), words):
+            nodes = list(ast.walk(node))
+            found.setdefault(one, set()).update(calls(nodes, names | _imported_names(nodes, package)))
+            taken = (leaf for each in nodes if isinstance(each, ast.arg) and each.annotation for leaf in ast.walk(each))
+            found[one].update(
+                _LIBRARY for leaf in taken if isinstance(leaf, ast.expr) and _dotted(leaf, names) == _LIBRARY
+            )
+    for one, value in aliases:
+        found.setdefault(one, set()).add(_dotted(value, names))
+    for one, value in made:
+        for method in _LIBRARY_METHODS:
+            found.setdefault(f"{one}.{method}", set()).add(_dotted(value.func, names))
+    return _Body(frozenset(calls(run)), {one: frozenset(called) for one, called in found.items()})
+
+
+def _is_function(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 def _run(node: ast.AST) -> Iterator[ast.AST]:
