@@ -29,7 +29,10 @@ BODIES = {
         "def is_defined(name): ...\n"
     ),
     "deep.__init__": "from .ops import *\n",
-    "deep.lib": "from . import library\nimport torch\nOWN = torch.library.Library('r', 'DEF')\nLIB = library('q')\ndef meta(name):\n    OWN.impl(name, 'Meta')\n",
+    "deep.lib": (
+        "from . import library\nimport torch\nOWN = torch.library.Library('r', 'DEF')\nLIB = library('q')\n"
+        "def meta(name):\n    OWN.impl(name, 'Meta')\n"
+    ),
     "by_class": "from .deep import Op\n@Op.register()\nclass Mine(Op): ...\n",
     "by_lib": "from .deep.lib import LIB\nLIB.define('a() -> ()')\n",
     "by_meta": "from .deep.lib import meta\nmeta('a')\n",

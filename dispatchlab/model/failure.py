@@ -24,6 +24,7 @@ EventKind: TypeAlias = Literal[
     "custom_op",
     "register_fake",
     "register_autograd",
+    "register_vmap",
     "function",
     "unfit function",
     "wrong result",

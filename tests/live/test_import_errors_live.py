@@ -24,6 +24,15 @@ BROKEN = {
         "\nfrom dl_lacks import _C\n",
         "ImportError: cannot import name '_C' from ",
     ),
+    "dl_refuses": (
+        "import sys\nraise ImportError('built for another PyTorch')\n",
+        "ImportError: built for another PyTorch, raised at {file}:2",
+    ),
+    "dl_older": (
+        "import email\nimport email.absent.sub\n",
+        "ModuleNotFoundError: No module named 'email.absent', raised at {file}:2; dl_older needs it, and the installed "
+        "email has no such module",
+    ),
     "dl_unknown": (
         "from importlib.metadata import version\nversion('dl-unknown')\n",
         "PackageNotFoundError: No package metadata was found for dl-unknown, raised at {file}:2; install dl_unknown, "
@@ -51,6 +60,8 @@ def test_an_installed_package_that_raises_is_not_to_be_installed(
     sys.modules.pop(name, None)
     assert str(caught.value).startswith(f"{name} cannot be imported: {reason.format(file=file)}")
     assert "leave it out" not in str(caught.value)
+    if name == "dl_refuses":
+        assert "pip install" not in str(caught.value)
     if name == "dl_lacks":
         assert f", raised at {file}:2; if dl_lacks is a checkout, `pip install -e .` builds what it lacks" in str(
             caught.value

@@ -190,6 +190,31 @@ def _(info: typing.Any, in_dims: typing.Any, x: Tensor, dim: int) -> tuple[Tenso
     return rolled(moved, dim + 1 if dim >= 0 else dim), 0
 
 
+# A kernel for rows of three that checks no shape, and its formula.
+@custom_op("right::points", mutates_args=())
+def points(x: Tensor) -> Tensor:
+    return x.reshape(-1)[: x.shape[0] * 3].reshape(-1, 3).square().sum(1)
+
+
+points.register_fake(lambda x: x.new_empty(x.shape[0]))
+with_gradient(
+    points,
+    lambda ctx, grad: 2 * grad.unsqueeze(1) * ctx.saved_tensors[0].reshape(-1)[: grad.numel() * 3].view(-1, 3),
+    save_inputs,
+)
+
+
+# A fake with a table of the values that it knows.
+@custom_op("right::arranged", mutates_args=())
+def arranged(x: Tensor, layout: str) -> Tensor:
+    return x.transpose(0, -1).contiguous() if layout == "last" else x.clone()
+
+
+@arranged.register_fake
+def _(x: Tensor, layout: str) -> Tensor:
+    return x.transpose(0, {"first": 0, "last": -1}[layout]).contiguous()
+
+
 # A rounding whose gradient is passed straight through.
 @custom_op("right::rounded", mutates_args=())
 def rounded(x: Tensor) -> Tensor:

@@ -9,14 +9,17 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.files import modules_in
+
+if TYPE_CHECKING:
+    from traceback import FrameSummary
 
 
 class TorchMissingError(DispatchLabError):
@@ -202,6 +205,11 @@ def _what_to_do(name: str, error: Exception) -> str:
         return near or "; install it, in its checkout with `pip install -e .`, or leave it out"
     if missing is not None and not at and f"{name}.".startswith(f"{missing}."):
         return f"; {missing.rpartition('.')[0]} is installed and has no such module"
+    needed, dot, _ = (missing or "").partition(".")
+    if dot and isinstance(getattr(sys.modules.get(needed), "__path__", None), list) and needed != top:
+        return f"{at}; {name} needs it, and the installed {needed} has no such module"
+    if dot and not getattr(sys.modules.get(needed), "__file__", ""):
+        return f"{at}; {name} needs it, and another package installs it"
     if missing is not None and missing.replace("-", "_").partition(".")[0] == top:
         return f"{at}; install {top}, in its checkout with `pip install -e .`, which builds what it lacks"
     if missing is not None:
@@ -209,16 +217,23 @@ def _what_to_do(name: str, error: Exception) -> str:
     if missing_library := re.search(r"\b(lib\S+): cannot open shared object file", f"{error} {error.__cause__}"):
         build = f"the installed one is PyTorch {torch().__version__}"
         return f"{at}; {missing_library[1]} is missing: it is of another build of PyTorch or of the system, and {build}"
-    if isinstance(error, (ImportError, OSError)):
+    if isinstance(error, (ImportError, OSError)) and not _is_raised_by_its_line(error):
         return f"{at}; if {top} is a checkout, `pip install -e .` builds what it lacks"
     return at
 
 
-def _raised_at(error: BaseException) -> str:
-    """Return `, raised at FILE:LINE`: the last line outside PyTorch, Python's library and import watches.
+def _is_raised_by_its_line(error: BaseException) -> bool:
+    """Return whether a line of the package raises an exception with its own text."""
+    return any((frame.line or "").startswith("raise ") for frame in _last_frame(error))
 
-    Empty where there is none.
-    """
+
+def _raised_at(error: BaseException) -> str:
+    """Return `, raised at FILE:LINE`; empty where there is no such line."""
+    return "".join(f", raised at {frame.filename}:{frame.lineno}" for frame in _last_frame(error))
+
+
+def _last_frame(error: BaseException) -> Sequence[FrameSummary]:
+    """Return the last frame outside PyTorch, Python's library and import watches; empty where there is none."""
     from traceback import extract_tb
 
     own = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
@@ -235,8 +250,7 @@ def _raised_at(error: BaseException) -> str:
         if not (home and frame.filename.startswith(home + os.sep))
         and (not frame.filename.startswith(python) or f"{os.sep}site-packages{os.sep}" in frame.filename)
     ]
-    last = (outside or frames)[-1:]
-    return "".join(f", raised at {frame.filename}:{frame.lineno}" for frame in last)
+    return (outside or frames)[-1:]
 
 
 def semantics() -> str:

@@ -29,7 +29,7 @@ OURS: Final = os.path.abspath(__file__).rpartition(os.path.join("live", "failure
 _BACKTRACE: Final = re.compile(r"\n(?:Exception raised from .*|frame #\d+: .*|C\+\+ CapturedTraceback:.*)", re.DOTALL)
 _TRACED: Final = re.compile(r'^ *File "([^"]+)", line (\d+), in (\S+)$', re.MULTILINE)
 _LONGEST: Final = 20_000
-_REGISTERS: Final = ("define", "impl", "fallback", "custom_op", "register_fake", "register_autograd")
+_REGISTERS: Final = ("define", "impl", "fallback", "custom_op", "register_fake", "register_autograd", "register_vmap")
 
 
 _OF_CALLS: Final = ("entered mode", "called", "returned alias", "wrote undeclared", "wrong result")

@@ -134,7 +134,7 @@ def watch_torch(watch: ProgramWatch) -> None:
     after(public, "_del_library", lambda result, *given: _note_released(watch, given[3], given[1]))
     _around(library, "impl", _impl, watch)
     after(library, "fallback", functools.partial(_note_fallback, watch))
-    for name in ("register_fake", "register_autograd"):
+    for name in ("register_fake", "register_autograd", "register_vmap"):
         after(public, name, functools.partial(_note_registered, watch, name))
     _around(definition, "register_kernel", _register_kernel, watch)
     _around(definition, "register_fake", _fake_of_custom_op, watch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import isfinite
@@ -37,7 +38,39 @@ def backward(subject: Subject) -> None:
     _is_plain(subject)
     if not subject.given:
         _check_count(subject)
-    subject.over(partial(_check_gradient, subject))
+    try:
+        subject.over(partial(_check_gradient, subject))
+    except RuntimeError as error:
+        meant = None if subject.given or subject.now is None else _of_gradient(error, subject.now)
+        if meant is None or not subject.takes(meant):
+            raise
+        accepted, subject.inputs = subject.inputs, [meant]
+        try:
+            subject.over(partial(_check_gradient, subject))
+        except Exception:
+            subject.inputs = accepted
+            raise error from None
+
+
+_UNFIT: Final = re.compile(
+    r"returned an invalid gradient at index (\d+) - got \[([\d, ]+)\] but expected shape compatible with \[([\d, ]+)\]"
+)
+
+
+def _of_gradient(error: Exception, inputs: Inputs) -> Inputs | None:
+    """Return the inputs with one argument of the shape of its gradient, which the operator may be meant for.
+
+    A kernel that checks no shape accepts any. None if the gradient was reduced or expanded by mistake.
+    """
+    if (match := _UNFIT.search(str(error))) is None:
+        return None
+    at, got, shape = int(match[1]), *([int(size) for size in match[part].split(",")] for part in (2, 3))
+    other = [one for one, size in zip(got, shape, strict=False) if one != size]
+    if at >= len(inputs.positional) or len(got) != len(shape) or min(other) < 2:
+        return None
+    positional = list(inputs.positional)
+    positional[at] = positional[at].new_empty(got).uniform_(0.25, 1.75)
+    return Inputs(tuple(positional), inputs.named)
 
 
 def _has_gradient(tensor: Any) -> bool:

@@ -39,7 +39,8 @@ def summary(found: CheckReport) -> str:
 def _result(found: CheckReport) -> str:
     if found.nothing:
         which = "" if found.nothing == found.packages else f"of {' and '.join(found.nothing)} "
-        return f"nothing {which}is registered: {what_to_name(found.nothing[0])}"
+        advice = what_to_name(found.nothing[0], found.later, found.failed)
+        return f"nothing {which}is registered: {advice}"
     counts = level_counts([group.level for group in found.groups])
     accepted = f"{counted(found.accepted, 'finding')} that the baseline accepts"
     return counts or (f"nothing but {accepted}" if found.accepted else "nothing found")

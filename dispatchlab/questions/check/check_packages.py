@@ -177,6 +177,8 @@ def _asked(
             *(f"left out: {each}" for each in dict.fromkeys(facts.record.unreadable)),
             *(each for each in facts.moments.kept.unreadable if each == SLOTS_UNREADABLE),
         ),
+        later=tuple(facts.later),
+        failed=tuple(facts.failed),
     )
     if len(nothing) == len(named):  # a def without a reference is gone by now, and lint knows
         lint, *_ = _lint(report, facts, scenario).answers
@@ -306,7 +308,12 @@ def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario, *, enou
     whole = [one for one in report.packages if one not in named]
     first = tuple(whole) if len(report.packages) == 1 and not facts.threads else ()
     imports = compare_import_orders(
-        (*named, *later), registering=registering, along=facts.along, first=first, enough_s=enough_s
+        (*named, *later),
+        registering=registering,
+        along=facts.along,
+        first=first,
+        needed=report.packages,
+        enough_s=enough_s,
     )
     notes = (f"compared: {COMPARED}",) if imports.orders else ()
     if 0 < len(imports.orders) < min(imports.of, MOST_ORDERS):

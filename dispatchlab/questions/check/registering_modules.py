@@ -15,9 +15,7 @@ from dispatchlab.views.formatting import first_of
 
 _CALLS: Final = "(?:custom_op|triton_op|register_\\w+|impl|impl_abstract|define|Library)"
 _LIBRARY: Final = "torch.library.Library"
-_REGISTERS: Final = re.compile(
-    rf"torch\.library\.{_CALLS}|torch\.(?:ops|classes)\.load_library|custom_op|triton_op"
-)
+_REGISTERS: Final = re.compile(rf"torch\.library\.{_CALLS}|torch\.(?:ops|classes)\.load_library|custom_op|triton_op")
 _MENTIONS: Final = ("torch.library", "custom_op", "triton_op", "Library(", "load_library", ".define(", ".impl(")
 _DEPTH: Final = 3
 """How deep a function of a package may call another one that registers."""
@@ -73,12 +71,22 @@ def registering_modules(package: str) -> tuple[str, ...]:
     return tuple(name for name in sorted(found) if f"{name}.".startswith(f"{package}."))
 
 
-def what_to_name(package: str) -> str:
-    """Return the advice for a package that registers nothing: the modules to name, if there are any."""
+def what_to_name(package: str, imported: Collection[str] = (), failed: Collection[str] = ()) -> str:
+    """Return the advice for a package that registers nothing: the modules to name, if there are any.
+
+    Args:
+        package: the package.
+        imported: modules that were imported, too.
+        failed: modules whose import failed.
+    """
     found = registering_modules(package)
     if not found:
         return "none of its modules calls torch.library, or has a TORCH_LIBRARY block"
-    return f"name a module that registers: {first_of(found, 3)}"
+    if others := [one for one in found if one not in {package, *imported, *failed}]:
+        return f"name a module that registers: {first_of(others, 3)}"
+    if failed:
+        return f"cannot import {first_of(sorted(failed), 3)}"
+    return f"the import of {first_of(found, 3)} defines no operator"
 
 
 def _files(package: str) -> Iterator[tuple[str, Path]]:
@@ -152,7 +160,7 @@ def _body(name: str, tree: ast.Module, source: str, words: Collection[str], *, i
         if isinstance(target, ast.Name)
     ]
     aliases = [(one, value) for one, value in values if isinstance(value, ast.Attribute | ast.Name)]
-    made = [(one, value) for one, value in values if isinstance(value, ast.Call)]
+    made = [(one, value.func) for one, value in values if isinstance(value, ast.Call)]
     own = (*functions, *(each.name for each in classes), *(one for one, _ in (*aliases, *made)))
     names = {one: f"{name}.{one}" for one in own} | _imported_names(run, package)
 
@@ -170,9 +178,9 @@ def _body(name: str, tree: ast.Module, source: str, words: Collection[str], *, i
             )
     for one, value in aliases:
         found.setdefault(one, set()).add(_dotted(value, names))
-    for one, value in made:
+    for one, maker in made:
         for method in _LIBRARY_METHODS:
-            found.setdefault(f"{one}.{method}", set()).add(_dotted(value.func, names))
+            found.setdefault(f"{one}.{method}", set()).add(_dotted(maker, names))
     return _Body(frozenset(calls(run)), {one: frozenset(called) for one, called in found.items()})
 
 

@@ -64,6 +64,8 @@ class CheckReport:
         accepted: the number of findings that a baseline accepts.
         outdated: accepted findings that no longer exist.
         notes: a sentence for each unreadable part.
+        later: the modules of the packages that were also imported.
+        failed: the modules of the packages whose import failed.
     """
 
     packages: tuple[str, ...]
@@ -76,6 +78,8 @@ class CheckReport:
     accepted: int = 0
     outdated: tuple[Identity, ...] = ()
     notes: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -37,6 +37,9 @@ NO_INPUT: Final = "no input for"
 _MADE: Final = ("custom_op", "define", "impl", "register_fake")
 """Events that registered something for an operator."""
 
+_MADE_FOR: Final = {"fake": "register_fake", "backward": "register_autograd", "vmap": "register_vmap"}
+"""The events that registered what a trial tests."""
+
 Run: TypeAlias = tuple[TrialRun, Answer | None]
 """A trial of an operator, and the cause where it failed."""
 
@@ -139,13 +142,17 @@ def trials_answer(
         whole: whether the trials that need a compiler were run.
         reported: rules and operators of lint findings, which the trials do not report again.
     """
-    runs = [run for run, _ in found]
-    operators = {run.operator for run in runs}
-    if not operators:
+    if not found:
         return Answered(Question.TRIALS, "no operator is registered", asked=False)
+    runs = [run for run, _ in found if run.trial != "import"]
+    imports = f"{counted(len(found) - len(runs), 'import')} failed"
+    if not runs:
+        return Answered(Question.TRIALS, imports, tuple(finding_of(run, answer) for run, answer in found if answer))
+    operators = {run.operator for run in runs}
     counts = Counter(run.status for run in runs)
-    text = f"{counted(len(operators), 'operator')}: {counted(counts['passed'], 'trial')} passed"
-    failed = [answer for run, answer in found if run.status == "failed"]
+    text = f"{imports}; " * (len(found) > len(runs))
+    text += f"{counted(len(operators), 'operator')}: {counted(counts['passed'], 'trial')} passed"
+    failed = [answer for run, answer in found if run.status == "failed" and run.trial != "import"]
     lacking = [answer for answer in failed if answer is not None and answer.code in _LACKING]
     text += f", {len(failed) - len(lacking):,} failed" if len(failed) > len(lacking) else ""
     text += f", {len(lacking):,} for information" if lacking else ""
@@ -180,10 +187,10 @@ def trials_answer(
 
 
 def _registered_at(run: TrialRun) -> Position | None:
-    """Return the line that registered the operator, or, for a trial of the fake, its fake kernel; None if unknown."""
-    made = [event for event in run.events if event.at is not None and event.kind in _MADE]
-    fakes = [event for event in made if event.kind == "register_fake" and run.trial == "fake"]
-    return next((event.at for event in (*fakes, *made)), None)
+    """Return the line that registered what a trial tests, else the operator; None if unknown."""
+    tested = [event for event in run.events if event.kind == _MADE_FOR.get(run.trial)]
+    made = [event for event in run.events if event.kind in _MADE]
+    return next((event.at for event in (*tested, *made) if event.at is not None), None)
 
 
 def _from_package(text: str) -> str:
@@ -206,6 +213,6 @@ def finding_of(run: TrialRun, answer: Answer) -> Finding:
             f"registered at {_from_package(str(at))}" for at in (answer.at or _registered_at(run),) if at is not None
         ),
         Level.INFORMATION if answer.code in _LACKING else level,
-        f"{answer.code} {run.operator}",
+        f"{answer.code} {message if run.trial == 'import' else run.operator}",
         _from_package("; ".join(trial.fix.text for trial in answer.fixes[:2])),
     )

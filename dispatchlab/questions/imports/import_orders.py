@@ -117,6 +117,7 @@ def compare_import_orders(
     registering: Collection[str] | None = None,
     along: Collection[str] = (),
     first: Sequence[str] = (),
+    needed: Collection[str] | None = None,
     enough_s: float = math.inf,
     started: Callable[[str], None] = lambda _: None,
 ) -> ImportComparison:
@@ -127,11 +128,12 @@ def compare_import_orders(
         registering: the modules that register; default: find them.
         along: modules without an own order, because a package imports them.
         first: the packages around all modules; they are imported first, once for all orders.
+        needed: the modules whose import must succeed in one of the orders; default: all.
         enough_s: of many orders no other one begins once the imports of two took this processor time.
         started: a function that gets the number of orders and modules.
 
     Raises:
-        ImportFailedError: the import of a package fails in every order.
+        ImportFailedError: the import of a needed module fails in every order.
         ImportTimeoutError: a package takes too long.
         TorchMissingError: there is no PyTorch.
     """
@@ -147,7 +149,7 @@ def compare_import_orders(
         def run(*orders: Order, enough_s: float = math.inf) -> tuple[OrderRun, ...]:
             function = "dispatchlab.live.recording.order_runs:run_orders"
             runs: tuple[OrderRun, ...] = engine.ask(function, orders, limit_s, most_jobs(), first, enough_s)
-            _raise_for(runs)
+            _raise_for(runs, needed)
             return runs
 
         fixed: tuple[str, ...] = ()
@@ -354,13 +356,13 @@ def _lines_of_variable(name: str, files: Mapping[str, str]) -> list[str]:
     return [f"{path}:{number}" for number, line in enumerate(lines, 1) if sets.match(line)][:1]
 
 
-def _raise_for(runs: Sequence[OrderRun]) -> None:
-    """Raise the error of a package whose import fails in every order."""
+def _raise_for(runs: Sequence[OrderRun], needed: Collection[str] | None) -> None:
+    """Raise the error of a needed module whose import fails in every order."""
     from dispatchlab.live.bridge.torch import ImportEndedError, ImportFailedError
 
     if all(run.ended for run in runs):
         raise ImportEndedError(runs[0].module, runs[0].ended)
-    for module in runs[0].order:
+    for module in runs[0].order if needed is None else needed:
         reasons = [run.found.get(f"import of {module}", SUCCEEDS) for run in runs]
         if SUCCEEDS not in reasons:
             raise ImportFailedError(module, reasons[0])

@@ -134,11 +134,11 @@ def _foreign(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
             str(operator.name),
             None,
             f"{mine} defines it ({owner(operator.debug)}) in a namespace of {whose}: if another package also defines "
-            "this name, the second of the two packages cannot be imported",
+            "this name, PyTorch refuses the second def, or replaces the first if both packages call custom_op",
             (operator.debug,),
             Level.INFORMATION if of is None else Level.WARNING,
             cause=mine,
-            fix=f'torch.library.define("{mine}::{operator.name.name}", ...), in a namespace of its own',
+            fix=f'name it "{mine}::{operator.name.name}", in a namespace of its own',
         )
 
 

@@ -31,8 +31,13 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
             winner, *losers = kernels
             them = " and of ".join(owner(kernel.debug) for kernel in losers)
             fixed = packages.are_one(operator, [(key, debug) for debug in debugs])
+            of_torch = all(packages.is_torch(operator, key, debug) for debug in debugs[1:])
             which = (
-                "which never runs" if fixed else "because it came later; in another order of imports, another one wins"
+                "PyTorch's own, for every program that imports it"
+                if of_torch
+                else "which never runs"
+                if fixed
+                else "because it came later; in another order of imports, another one wins"
             )
             yield Found(
                 str(operator.name),
@@ -43,6 +48,8 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
                 cause=" over ".join(dict.fromkeys(file_in(debug) for debug in debugs)),
                 fix=f"remove the kernel from {them.replace(' and of ', ' and that from ')}"
                 if fixed
+                else "define an operator of your own, and call that one"
+                if of_torch
                 else "remove one of the two, or, after importing the other, "
                 f'lib.impl("{operator.name.without_namespace}", fn, "{key}", allow_override=True)',
             )

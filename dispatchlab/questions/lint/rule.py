@@ -94,8 +94,9 @@ class Finding:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the operator."""
-        return self.operator.partition("::")[0]
+        """The namespace of the operator; of a module, its package."""
+        namespace, is_operator, _ = self.operator.partition("::")
+        return namespace if is_operator else namespace.partition(".")[0]
 
     def __str__(self) -> str:
         return f"{self.operator}: {self.code}{'' if self.key is None else f' {self.key}'}: {self.message}"

@@ -296,14 +296,14 @@ class Words(dict[str, Any]):
     @property
     def returned(self) -> str:
         """The value of the only `return` in the latest kernel of the operator, else its argument; empty if unknown."""
-        roles = ("fake", "backward", "setup_context")
+        roles = ("fake", "Meta", "backward", "setup_context")
         made = [e.at for e in self.failure.of("function") if e.subject == self["op"] and e.detail not in roles]
         at = made[-1] if made else None
         body = getblock(getlines(at.file)[at.line - 1 :]) if at is not None else []
         values = re.findall(r"^ +return (\w[\w.]*(?:\(.*\)|\[.*\])?)$", "".join(body), re.MULTILINE)
         if "".join(body).count("return ") > 1:
             values = [value for value in values if value == self["detail"]]
-        return values[0] if len(values) == 1 else ""
+        return values[0] if len(values) == 1 and not values[0].startswith(("tuple(", "list(")) else ""
 
     @property
     def fake_at(self) -> str:
