@@ -49,7 +49,7 @@ from dispatchlab.registries.file import bundled_names, newest_bundled, open_bund
 from dispatchlab.registries.model import SLOTS_UNREADABLE
 from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.scenario.scenario import operators_in
-from dispatchlab.views.formatting import counted
+from dispatchlab.views.formatting import counted, first_of
 
 if TYPE_CHECKING:
     from dispatchlab.live.recording.package_facts import PackageFacts
@@ -315,6 +315,10 @@ def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario, *, enou
         needed=report.packages,
         enough_s=enough_s,
     )
+    what = [one.what for one in imports.differences]
+    if facts.failed and (after := [one.removeprefix("import of ") for one in what if one.startswith("import of ")]):
+        modules = first_of(sorted({*after}), 3)
+        return _not_asked(report, Question.ORDER, f"only after other imports failed, these succeed: {modules}")
     notes = (f"compared: {COMPARED}",) if imports.orders else ()
     if 0 < len(imports.orders) < min(imports.of, MOST_ORDERS):
         command = f"dispatchlab check {' '.join(report.packages)} --only order"
