@@ -75,7 +75,8 @@ def test_a_loop_in_a_helper_is_named_with_its_callers(loop: Path) -> None:
         f"CPU: registered at loop/__init__.py:{line} via loop/helper.py:13 via loop/helper.py:18 [kernel]"
         for line in (6, 7, 6)
     ]
-    assert "debug: registered at loop/__init__.py:5\n" in done.stdout
+    whole = dispatchlab(loop, "dump", "--from", "loop", "loop::*", "--format", "text")
+    assert "debug: registered at loop/__init__.py:5\n" in whole.stdout
 
 
 @pytest.mark.parametrize(
