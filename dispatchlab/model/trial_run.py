@@ -21,8 +21,8 @@ class TrialRun:
         operator: its full name.
         trial: the name of the trial.
         status: how it ended; `open` where it was not run to its end.
-            `not tried` where there are so many operators that it was left out.
-        why: why it was not needed, had no input or stayed open, a clause.
+            `not tried` where it was left out.
+        why: why it was not needed, had no input, stayed open or was left out, a clause.
         inputs: the arguments of the call that failed.
         raised: the exception of a trial that failed, with what led to it.
         frames: the lines of the package in its traceback, the innermost last.

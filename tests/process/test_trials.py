@@ -27,7 +27,7 @@ def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
     """Return a function that writes modules and runs the trials of their operators."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*sources: str, inputs: str = "", whole: bool = False, seed: int = 0) -> list[Run]:
+    def run(*sources: str, inputs: str = "", whole: bool = False, seed: int = 0, limit_s: float = 300) -> list[Run]:
         names = tuple(f"module{at}" for at in range(len(sources)))
         for name, source in zip(names, sources, strict=True):
             (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
@@ -36,7 +36,7 @@ def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
         file = str(tmp_path / "inputs.py") if inputs else ""
         request = TrialRequest(names, (str(tmp_path), *sys.path), file, whole, seed)
         with trial_process(request) as process:
-            return process.runs(300)
+            return process.runs(limit_s)
 
     return run
 
@@ -521,3 +521,35 @@ library.impl("few", few, "CPU")
     assert found.owners == ("registered at module0.py:4",)
     assert found.message.startswith("the CPU kernel of own::few at module0.py:4 takes (q), but PyTorch calls it with ")
     assert found.message.endswith(": takes other arguments when a call gives b or p")
+
+
+SLOW = """
+import os, signal, time, torch
+TRIALS = 0
+os.register_at_fork(after_in_child=lambda: globals().update(TRIALS=os.getppid()))
+@torch.library.custom_op("own::a_fast", mutates_args=())
+def a_fast(x: torch.Tensor) -> torch.Tensor: return x * 2
+@torch.library.custom_op("own::b_slow", mutates_args=())
+def b_slow(x: torch.Tensor) -> torch.Tensor:
+    time.sleep(1)
+    os.kill(TRIALS, signal.SIGNAL)
+    return x * 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("signal", "limit_s", "reason"),
+    [
+        pytest.param("SIGSTOP", 20, "there is no answer within 20 s", id="time"),
+        pytest.param("SIGKILL", 60, "their process ended with SIGKILL: ", id="dies"),
+    ],
+)
+def test_keeps_results_before_end(tried: Try, signal: str, limit_s: float, reason: str) -> None:
+    """Keeps the results so far if the trials take too long or their process ends, and says what was not tried."""
+    answer = tried(SLOW.replace("SIGNAL", signal), limit_s=limit_s)
+    found = runs(answer)
+    assert found["own::a_fast", "call"].status == "passed"
+    assert found["own::b_slow", "call"].status == "not tried"
+    assert found["own::b_slow", "call"].why == reason
+    notes = trials_answer(answer, ("module0",), whole=False).notes
+    assert any(note.startswith(f"not tried, since {reason}: signature, call, ") for note in notes)

@@ -19,6 +19,10 @@ Say: TypeAlias = Callable[[object], None]
 """Says something to the process that was copied."""
 
 
+_inherited: list[Connection] = []
+"""The pipes that this process, and those it is a copy of, write to."""
+
+
 class CopyEndedError(Exception):
     """A copy of this process ended without a message.
 
@@ -49,14 +53,17 @@ class ProcessCopy:
     def __init__(self, work: Callable[[Say], None]) -> None:
         check_fork()
         self._said, says = Pipe(duplex=False)
+        _inherited.append(says)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  # which goes with this object
         self.code = 0
         sys.stdout.flush()
         sys.stderr.flush()
         self._process = os.fork()
         if not self._process:
+            for other in _inherited[:-1]:  # or the process that reads there would never see its end
+                other.close()
             _work(work, says, self._output.fileno())
-        says.close()
+        _inherited.pop().close()
 
     def answers(self, limit_s: Callable[[], float]) -> Iterator[Any]:
         """Return the messages of the copy. Then the copy has ended, and `code` is its exit code.

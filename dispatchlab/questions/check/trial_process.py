@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
+import pickle
 import sys
+import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 from dispatchlab.errors import did_you_mean
 from dispatchlab.live.bridge.torch import ImportFailedError
@@ -44,6 +48,7 @@ _TRIED_FIXES: Final = 5
 """For so many failures of one kind the fix is tried."""
 
 _trials: Final[list[ProcessCopy]] = []
+_results: Final = tempfile.TemporaryFile()  # noqa: SIM115  # the planned trials, then each result as it comes
 _failed_imports: Final[list[Run]] = []
 _BACKENDS: Final = ("CPU", "CUDA", "MPS", "XPU", "HPU", "XLA", "MTIA", "PrivateUse1")
 _ABOUT: Final = ("define", "impl", "custom_op")
@@ -75,7 +80,10 @@ def facts_and_trials(request: TrialRequest) -> PackageFacts:
     def tried(say: Say) -> None:
         gc.enable()
         try:
-            say(list(_runs(request, watch, before)))
+            for result in _runs(request, watch, before):
+                pickle.dump(result, _results)
+                _results.flush()  # what is there counts, however this process ends
+            say("")
         except InputsError as error:
             say(str(error))
 
@@ -87,10 +95,10 @@ def facts_and_trials(request: TrialRequest) -> PackageFacts:
 
 
 def trial_runs(limit_s: float) -> list[Run] | str:
-    """Return the results of the trials, or a mistake in the inputs.
+    """Return the results of the trials and what was not tried until the limit, or a mistake in the inputs.
 
     Raises:
-        TrialsFailedError: the trials sent no result.
+        TrialsFailedError: the trials had not begun.
     """
     runs = list(_failed_imports)
     if not runs and not hasattr(os, "fork"):
@@ -99,18 +107,34 @@ def trial_runs(limit_s: float) -> list[Run] | str:
         try:
             answer = next(copy.answers(lambda: limit_s), None)
         except TimeoutError:
-            raise TrialsFailedError(f"there is no answer within {limit_s:g} s") from None
-        if answer is None:
-            raise TrialsFailedError(
-                f"their process ended with {how_it_ended(copy.code)}: {copy.printed().strip().rpartition(chr(10))[2]}"
-            )
-        if isinstance(answer, str):
-            return answer
-        runs += answer
+            answer, reason = None, f"there is no answer within {limit_s:g} s"
+        else:
+            last = copy.printed().strip().rpartition(chr(10))[2]
+            reason = f"their process ended with {how_it_ended(copy.code)}: {last}"
+        if answer:
+            return str(answer)
+        planned, *found = _written() or [[]]
+        if answer is None and not planned:
+            raise TrialsFailedError(reason)
+        runs += found
+        tried = {run.operator for run, _ in found if run.trial in TRIALS}
+        left = [run for run in planned if answer is None and run.operator not in tried]
+        runs += [(replace(run, why=reason), None) for run in left]
     return runs
 
 
-def _runs(request: TrialRequest, watch: ProgramWatch, before: Mapping[str, str]) -> Iterator[Run]:
+def _written() -> list[Any]:
+    """Return what the trials wrote; the end may be cut."""
+    data = io.BytesIO(os.pread(_results.fileno(), os.fstat(_results.fileno()).st_size, 0))
+    written: list[Any] = []
+    with suppress(EOFError, pickle.UnpicklingError):
+        while True:
+            written.append(pickle.load(data))
+    return written
+
+
+def _runs(request: TrialRequest, watch: ProgramWatch, before: Mapping[str, str]) -> Iterator[list[TrialRun] | Run]:
+    """Return the planned trials, and then the results."""
     os.environ.update(TORCHINDUCTOR_FORCE_DISABLE_CACHES="1", TORCHINDUCTOR_COMPILE_THREADS="1")  # caches go by names
     ownership = running_ownership()  # importing a package may import parts of PyTorch that register
     dumps = all_dumps()
@@ -121,6 +145,8 @@ def _runs(request: TrialRequest, watch: ProgramWatch, before: Mapping[str, str])
         and not ownership.is_own_operator(read_dump(dump))
         and is_chosen(operator, request.operators)
     ]
+    trials = [name for name in TRIALS if request.whole or name not in COMPILED]
+    yield [TrialRun(operator=each, trial=name, status="not tried") for each in operators for name in trials]
     yield from ((run, _answer(run, watch)) for run in _registration_runs(watch))
     given = read_inputs(request.inputs) if request.inputs else {}
     for unknown in given.keys() - dumps:
@@ -168,7 +194,7 @@ def _most_telling(subjects: Sequence[Subject]) -> Iterator[TrialRun]:
     yield from run_all_trials(some, _TELLING, most=1)
     left_out = [(subject, name) for subject in some for name in plain if name not in _TELLING]
     for subject, name in (*left_out, *((subject, name) for subject in others for name in plain)):
-        yield TrialRun(operator=subject.name, trial=name, status="not tried")
+        yield TrialRun(operator=subject.name, trial=name, status="not tried", why="there are many operators")
 
 
 def _registration_runs(watch: ProgramWatch) -> Iterator[TrialRun]:

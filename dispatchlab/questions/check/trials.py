@@ -162,13 +162,13 @@ def trials_answer(
     notes = []
     if without:
         notes.append(f"{NO_INPUT} {first_of(without, 3)}: run pytest --why once, or {command} --inputs FILE.py")
-    if counts["not tried"]:
-        left_out = Counter(run.trial for run in runs if run.status == "not tried")
+    for why in dict.fromkeys(run.why for run in runs if run.status == "not tried"):
+        left_out = Counter(run.trial for run in runs if run.status == "not tried" and run.why == why)
         of = "; ".join(
             f"{', '.join(trial for trial in left_out if left_out[trial] == count)} of {counted(count, 'operator')}"
             for count in sorted({*left_out.values()})
         )
-        notes.append(f"not tried, since there are many operators: {of}: {command} --run")
+        notes.append(f"not tried, since {why}: {of}: {command} --run")
     notes += [] if whole else [f"not run: what needs a compiler: {command} --run"]
     left = dict[tuple[str, str], list[str]]()
     for run in runs:
