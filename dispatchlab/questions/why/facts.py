@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from inspect import getblock
 from linecache import getlines
+from pathlib import Path
 from typing import Any, Final
 
 from dispatchlab.model.failure import EventKind, Failure, OperatorFacts, first_line, operator_name
@@ -264,11 +265,21 @@ class Words(dict[str, Any]):
     @property
     def holding(self) -> str:
         """The attribute in which a class, of the group `cls` or of the event, keeps its tensor."""
+        return self._attributes[0]
+
+    @property
+    def kept(self) -> str:
+        """The other attributes that its first line of assignments sets, as a tuple; None without any."""
+        others = [f"self.{name}, " for name in self._attributes[1:]]
+        return f"({''.join(others).rstrip(', ' if len(others) > 1 else ' ')})" if others else "None"
+
+    @property
+    def _attributes(self) -> list[str]:
         name = self.get("cls") or self["subject"]
         source = "".join([self.failure.source, *(getlines(self.failure.at.file) if self.failure.at else ())])
         body = source.partition(f"class {name}(")[2].partition("\nclass ")[0]
-        found = re.search(r"\b(?:self|t|r|out)\.(\w+) = \w+(?: *#.*)?$", body, re.MULTILINE)
-        return found[1] if found else ""
+        found = re.search(r"^ +((?:(?:self|t|r|out)\.\w+(?:, | = ))+)\w+(?:, \w+)*(?: *#.*)?$", body, re.MULTILINE)
+        return re.findall(r"\.(\w+)", found[1]) if found else ["ATTRIBUTE"]
 
     @property
     def extension(self) -> bool:
@@ -280,10 +291,16 @@ class Words(dict[str, Any]):
     def fake_op(self) -> str:
         """The operator whose fake kernel has the failing line."""
         at, best, line = self.failure.at, "", 0
-        for event in self.failure.of("custom_op", "define", "register_fake") if at is not None and self.in_fake else ():
+        told = self.failure.search(
+            r"\nCaused by: .* \(\S*?([^\s/]+):(\d+) in \w+\)"
+        )  # compile cuts off the stack there
+        file, last = (Path(at.file).name, at.line) if at is not None and self.in_fake else ("", 0)
+        file, last = (told[1], int(told[2])) if told is not None else (file, last)
+        for event in self.failure.of("custom_op", "define", "register_fake") if last else ():
             facts = self.failure.registry.operator(event.subject)
-            file, _, first = short_site(facts.fake).rpartition(":") if facts is not None else ("", "", "")
-            if at is not None and file == at.file and first.isdigit() and line < int(first) <= at.line:
+            path, _, first = facts.fake.rpartition(":") if facts is not None else ("", "", "")
+            is_near = Path(path).name == file and first.isdigit() and line < int(first) <= last
+            if is_near and (told is None or last < int(first) + len(getblock(getlines(path)[int(first) - 1 :]))):
                 best, line = facts.name if facts else "", int(first)
         return best
 
