@@ -58,6 +58,12 @@ AutogradCPU: fn_math [math kernel]
     )
 
 
+def test_a_key_without_a_kernel_is_named() -> None:
+    source = Path(__file__).parents[1] / "scenarios/order/the_newest_kernel_wins.yaml"
+    result = dump("test::foo", "--from", str(source), "--key", "CUDA", "--key", "CPU")
+    assert result.stdout.splitlines()[-1] == "CUDA: no kernel"
+
+
 @pytest.mark.usefixtures("folder")
 def test_all_rows_are_shown_when_no_key_is_named() -> None:
     result = dump("foo", "--from", "five.yaml", "--format", "text")

@@ -51,7 +51,10 @@ def operator_blocks(view: OperatorView, *, keys: Collection[str] = (), everythin
         return
     yield Line((strong(view.name), warn(" (no def)")) if view.schema is None else schema_title(view.schema), hang=4)
     if keys:
-        yield from _table_part([row for row in view.table if row.key in keys])
+        chosen = [row for row in view.table if row.key in keys]
+        yield from _table_part(chosen)
+        if absent := [key for key in keys if key not in {row.key for row in chosen}]:
+            yield Line(f"no kernel at {', '.join(absent)}")
         return
     table = group_by_kernel(view)
     types = {kernel.inferred for kernel in view.kernels if kernel.inferred is not None}

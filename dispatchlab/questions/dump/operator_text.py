@@ -33,6 +33,8 @@ def rows_text(snapshot: Snapshot, keys: Collection[str]) -> str:
             held = slots.get(key, entry)
             stale = "" if held == entry else f"  (STALE: calls run {held.debug})"
             rows.append(row_text(key, f"{entry}{stale}"))
+    shown = {row.partition(":")[0] for row in rows}
+    rows += [f"{key}: no kernel\n" for key in keys if key not in shown]
     return f"name: {snapshot.operator}\n\n{''.join(rows)}"
 
 
