@@ -265,7 +265,12 @@ class Words(dict[str, Any]):
     @property
     def holding(self) -> str:
         """The attribute in which a class, of the group `cls` or of the event, keeps its tensor."""
-        return self._attributes[0]
+        return next(iter(self._attributes), "")
+
+    @property
+    def held(self) -> str:
+        """The same, or a word to replace it."""
+        return self.holding or "ATTRIBUTE"
 
     @property
     def kept(self) -> str:
@@ -278,8 +283,10 @@ class Words(dict[str, Any]):
         name = self.get("cls") or self["subject"]
         source = "".join([self.failure.source, *(getlines(self.failure.at.file) if self.failure.at else ())])
         body = source.partition(f"class {name}(")[2].partition("\nclass ")[0]
-        found = re.search(r"^ +((?:(?:self|t|r|out)\.\w+(?:, | = ))+)\w+(?:, \w+)*(?: *#.*)?$", body, re.MULTILINE)
-        return re.findall(r"\.(\w+)", found[1]) if found else ["ATTRIBUTE"]
+        found = re.search(
+            r"(?:^ +|: )((?:(?:self|t|r|out)\.\w+(?:, | = ))+)\w+(?:, \w+)*(?: *#.*)?$", body, re.MULTILINE
+        )
+        return re.findall(r"\.(\w+)", found[1]) if found else []
 
     @property
     def extension(self) -> bool:
