@@ -79,7 +79,7 @@ def dispatch(key: DispatchKey | str, function: KernelLike) -> KernelFunction:
     """Return a kernel for one key; a device type such as `cuda` means the key of its backend.
 
     Raises:
-        RegistrationError: the key is none, or no schema can be inferred from the function.
+        RegistrationError: there is no such key, or no schema can be inferred from the function.
     """
     return kernel_for(key, typed_kernel(function))
 
@@ -267,10 +267,10 @@ class RegisterOperators(Registrations):
 
         Args:
             schema_or_name: the schema, or a name whose schema is inferred; None when the options have it.
-            options: kernels, and what else there is to say.
+            options: the kernels, and other properties of the def.
 
         Raises:
-            RegistrationError: the options contradict themselves, or one of the registrations is refused; none is left.
+            RegistrationError: the options contradict each other, or one is refused; then none stays.
             ParseError: the schema cannot be read.
         """
         if schema_or_name is not None:

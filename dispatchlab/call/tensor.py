@@ -37,7 +37,7 @@ from dispatchlab.model.names import OperatorName
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of memory in the usual order, the last dimension without a gap."""
+    """Return the strides of a contiguous tensor: the last dimension has stride 1."""
     return tuple(prod(max(size, 1) for size in shape[at + 1 :]) for at in range(len(shape)))
 
 

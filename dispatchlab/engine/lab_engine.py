@@ -127,7 +127,7 @@ class LabSpace:
         return self.lowered[index].written_variables()
 
     def is_broadcast(self, index: int, /) -> bool:
-        """Return whether it is a fallback, which reaches every operator."""
+        """Return whether a registration is a fallback, which applies to every operator."""
         primitives = self.lowered[index].primitives
         return bool(primitives) and all(isinstance(primitive, RegisterFallback) for primitive in primitives)
 

@@ -175,5 +175,5 @@ def unparsed_key(key: DispatchKey, semantics: str) -> RegistrationError:
 
 
 def refuse(kind: ErrorKind, message: str, **facts: str) -> RegistrationError:
-    """Return a refusal whose sentence is written beside its rule."""
+    """Return a refusal with a message from the caller."""
     return RegistrationError(kind, message, facts)

@@ -240,7 +240,7 @@ def edge_of(tensor: Tensor) -> Edge | None:
 def register_hook(tensor: Tensor, hook: Hook) -> None:
     """Run a function in a backward pass, as soon as the whole gradient of a tensor has arrived.
 
-    It stays with the graph. For a leaf it is as if there were a graph as long as the leaf is there.
+    The hook lives as long as the graph; the hook of a leaf lives as long as the leaf.
     """
     made_by = node_of(tensor)
     if made_by is not None:

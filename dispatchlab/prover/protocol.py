@@ -119,7 +119,7 @@ class Footprints(Protocol):
         """Return the variables that registration `index` should write; broadcasts write more, see `is_broadcast`."""
 
     def is_broadcast(self, index: int, /) -> bool:
-        """Return whether it reaches every operator, as a fallback does; then it is in every part."""
+        """Return whether a registration applies to every operator, as a fallback does."""
 
     def shared_variables(self) -> frozenset[StateVariable]:
         """Return the variables that broadcasts write and all registrations may read."""

@@ -102,7 +102,7 @@ class ProgramWatch:
         return next(iter(STARTED), cls(os.getcwd()))
 
     def registers(self, frame: FrameType | None) -> bool:
-        """Return whether a registration at a frame is not one that PyTorch makes for itself."""
+        """Return whether a frame registers for a program, and not for PyTorch itself."""
         while frame is not None:
             file = frame.f_code.co_filename
             if not file.startswith((OURS, *_registering_files())):
