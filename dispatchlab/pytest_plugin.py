@@ -240,11 +240,11 @@ class ScenarioFile(pytest.File):
         self.folder, self.is_record = folder, is_record
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Return the items."""
-        if self.folder is not None:
-            yield ScenarioItem.from_parent(self, name="permute", golden=_golden(self.path, self.folder, self.config))
+        """Return the items: the record first, since what is accepted there changes the scenario."""
         if self.is_record:
             yield RecordItem.from_parent(self, name="record", golden=self.path)
+        if self.folder is not None:
+            yield ScenarioItem.from_parent(self, name="permute", golden=_golden(self.path, self.folder, self.config))
 
 
 class _Item(pytest.Item):

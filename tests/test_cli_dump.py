@@ -44,6 +44,25 @@ AutogradCUDA: fn_math [math kernel]
     )
 
 
+@pytest.mark.usefixtures("folder")
+def test_text_is_the_dump_an_empty_line_and_the_table() -> None:
+    text, table = dump("test::foo", "--from", "five.yaml", "--format", "text").stdout.split("\n\n")
+    assert_expected_inline(
+        f"{text}\n",
+        """\
+name: test::foo
+schema: test::foo(Tensor x) -> Tensor
+debug: registered at /dev/null:0
+alias analysis kind: FROM_SCHEMA
+CPU: fn_cpu :: (none) [ boxed ]
+AutogradCPU: fn_autograd_cpu :: (none) [ boxed ]
+Autograd[alias]: fn_autograd :: (none) [ boxed ]
+CompositeImplicitAutograd[alias]: fn_math :: (Tensor _0) -> Tensor _0 [ boxed unboxed ]
+""",
+    )
+    assert {"CPU: fn_cpu [kernel]", "AutogradCUDA: fn_math [math kernel]"} <= {*table.splitlines()}
+
+
 def test_a_stale_row_says_so() -> None:
     source = Path(__file__).parents[1] / "scenarios/defects/stale_sparse_torch.yaml"
     result = dump("test::foo", "--from", str(source), "--key", "AutogradOther", "--key", "AutogradCPU")

@@ -158,6 +158,17 @@ from user code:
             "boxes::area already has a kernel for CPU, registered by Python",
             "keep one of the two",
         ),
+        (
+            "RuntimeError: function GeneratedBackwardFor_boxes_area_defaultBackward returned an incorrect number of "
+            "gradients (expected 4, got 3)",
+            "returns 2 gradients, but the operator has 3",
+            "return grad, None, None  # one for each input of forward",
+        ),
+        (
+            "RuntimeError: function CubeBackward returned an incorrect number of gradients (expected 2, got 1)",
+            "returns 1 gradient, but the operator has 2",
+            "return grad, None  # one for each input of forward",
+        ),
         ("what is this", "no known cause", "paste the whole text, from `Traceback` to the error"),
     ],
 )

@@ -81,6 +81,17 @@ def test_a_record_is_an_item_of_pytest(shop: Path) -> None:
     assert dispatchlab(shop, "record", "--check", "records/shop.yaml").returncode == 0
 
 
+def test_a_record_is_accepted_before_its_golden_file(shop: Path) -> None:
+    (shop / "pytest.ini").write_text(f"{INI}dispatchlab_scenarios = records\ndispatchlab_expect = golden\n")
+    assert pytest_in(shop, EXPECTTEST_ACCEPT="1").returncode == 0
+    init = shop / "shop" / "__init__.py"
+    init.write_text(SHOP.replace('"plain(Tensor x)', '"plain(Tensor y)'))
+    assert pytest_in(shop).returncode == 1
+    assert pytest_in(shop, EXPECTTEST_ACCEPT="1").returncode == 0
+    done = pytest_in(shop)
+    assert (done.returncode, "3 passed" in done.stdout) == (0, True), done.stdout
+
+
 def test_a_record_is_not_skipped_where_pytorch_is_there_and_cannot_be_imported(shop: Path) -> None:
     (shop / "torch").mkdir()
     (shop / "torch" / "__init__.py").write_text("raise OSError('a library cannot be mapped')\n")

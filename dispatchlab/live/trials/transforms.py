@@ -11,14 +11,7 @@ from typing import Any, Final
 import torch
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 
-from dispatchlab.live.trials.inputs import (
-    Inputs,
-    copy_of,
-    function_of,
-    tensors_of,
-    transposed,
-    with_optional_tensors,
-)
+from dispatchlab.live.trials.inputs import Inputs, copy_of, function_of, tensors_of, transposed, with_optional_tensors
 from dispatchlab.live.trials.subject import NotNeededError, Subject, WrongResultError, difference
 
 _STEPS: Final = ((1e-12, 1e-5, 1e-3), (1e-5, 2e-2, 5e-2), (1.0, 0.25, 0.2))

@@ -390,11 +390,20 @@ class _Pair:
             kernels = [at for at, one in enumerate(self.registrations) if not is_definition(one)]
             yield f"never release {self._names(members)}" if len(kernels) < 2 else f"release nothing{_MODULES}"
         elif releases and fixes.is_free:
-            yield f"register {'both' if len(order) == 2 else 'all'} in one place, so that one order is left"
+            place = f"register {'both' if len(order) == 2 else 'all'} in one place"
+            yield f"{place}{self._after_define(order)}, so that one order is left"
         else:
             names = [self._names((index,)) for index in order]
             kept = f"keep {' before '.join(names)}" if len(order) == 2 else f"keep this order: {', '.join(names)}"
+            kept += self._after_define(order)
             yield kept if releases else f"{kept}, and release {'neither' if len(order) == 2 else 'none'}{_MODULES}"
+
+    def _after_define(self, members: Sequence[int]) -> str:
+        """Return `, after DEF`, for calls of torch.library that PyTorch refuses before the def of their operator."""
+        calls = [at for at in members if _function(self.registrations[at]) not in ("", "define", "custom_op", "impl")]
+        around = near(self.scenario, calls) if calls else ()
+        defs = [at for at in around if at not in members and is_definition(self.registrations[at])]
+        return f", after {self._names(defs)}" if defs else ""
 
     # -- parts
 

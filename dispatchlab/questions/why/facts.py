@@ -268,11 +268,6 @@ class Words(dict[str, Any]):
         return next(iter(self._attributes), "")
 
     @property
-    def held(self) -> str:
-        """The same, or a word to replace it."""
-        return self.holding or "ATTRIBUTE"
-
-    @property
     def kept(self) -> str:
         """The other attributes that its first line of assignments sets, as a tuple; None without any."""
         others = [f"self.{name}, " for name in self._attributes[1:]]
@@ -300,7 +295,7 @@ class Words(dict[str, Any]):
         at, best, line = self.failure.at, "", 0
         told = self.failure.search(
             r"\nCaused by: .* \(\S*?([^\s/]+):(\d+) in \w+\)"
-        )  # compile cuts off the stack there
+        )  # of a stack that compile cuts off
         file, last = (Path(at.file).name, at.line) if at is not None and self.in_fake else ("", 0)
         file, last = (told[1], int(told[2])) if told is not None else (file, last)
         for event in self.failure.of("custom_op", "define", "register_fake") if last else ():

@@ -22,7 +22,8 @@ def failing_backward(words: Words) -> Mapping[str, object]:
     failure = words.failure
     event, name = _backward(words)
     whose, at = event.subject or name or "a function", f" at {event.at}" if event.at else ""
-    counts = _counts(failure, own=bool(event.subject and "formula for" not in failure.text))
+    by_torch = bool(event.subject) or name.startswith("GeneratedBackwardFor_")
+    counts = _counts(failure, own=by_torch and "formula for" not in failure.text)
     return saw(op=event.subject, whose=whose, backward_at=at, **counts)
 
 
