@@ -284,7 +284,7 @@ def _scenario(subject: object, *, allow_import: bool) -> Scenario:
 
 
 def _recorded(package: str) -> Scenario:
-    from dispatchlab.questions.sources.recorded_packages import recorded_packages
+    from dispatchlab.questions.sources.find_sources import recorded_packages
 
     found = recorded_packages((package,))
     scenario = parse_scenario(found.text, file=package)
@@ -773,7 +773,7 @@ def record(*packages: str) -> Result[PackageRecord]:
     Raises:
         DispatchLabError: PyTorch or a package cannot be imported.
     """
-    from dispatchlab.questions.sources.recorded_packages import recorded_packages
+    from dispatchlab.questions.sources.find_sources import recorded_packages
     from dispatchlab.views.blocks import Code
     from dispatchlab.views.formatting import counted
 

@@ -89,7 +89,7 @@ def coverage(
 
     if programs and (operators or tags or listed):
         raise click.UsageError("--program cannot be combined with --operator, --tag and --list: leave some out")
-    source, imports = subject(source, keys=[key])
+    source, imports = subject(source, keys=[key], operators=operators)
     recorded = recorded_from(source, imports=imports, report=note)
     try:
         row = runtime_key(key, privateuse1=recorded.privateuse1)

@@ -80,7 +80,7 @@ def dump(
       dispatchlab dump 'aten::*' --list --key MPS
       dispatchlab dump my::op --from my_package
     """
-    source, imports = named_subject(source)
+    source, imports = named_subject(source, [operator] if operator else ())
     is_plain = not (imports or listed or after or any(options[name] for name in _NOT_PLAIN))
     if is_plain and operator is not None and options["engine"] == "lab" and chosen_format(format) == "text":
         from dispatchlab.questions.dump.recorded_text import bundled_text  # which needs no engine, and so is quick

@@ -89,7 +89,7 @@ def explain(
       dispatchlab explain my::op cpu --from my_package
       dispatchlab explain my::op --mode compile --from my_package
     """
-    source, imports = named_subject(source)
+    source, imports = named_subject(source, [operator])
     if mode is not None:
         from dispatchlab.questions.why.under_mode import call_under_mode, mode_view
 

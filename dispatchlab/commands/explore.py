@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from dispatchlab.commands.help import Command
-from dispatchlab.commands.options import allow_import_option, from_option, semantics_option, with_package
+from dispatchlab.commands.options import allow_import_option, from_option, named_subject, semantics_option
 from dispatchlab.commands.output import exit_with, note, use_color
 from dispatchlab.errors import DispatchLabError
 
@@ -70,8 +70,9 @@ def explore(*, source: str | None, **options: Any) -> None:
     from dispatchlab.questions.explore.open import make_app
 
     imports: tuple[str, ...] = ()
-    if source is not None:
-        source, imports = with_package(source)
+    what = options["what"] or ""
+    if source is not None or "::" in what:
+        source, imports = named_subject(source, [what])
     app = make_app(source=source, imports=imports, report=note, **options)
     app.run()
     if app.failure is not None:

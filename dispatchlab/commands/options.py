@@ -118,25 +118,43 @@ class Source(NamedTuple):
     imports: tuple[str, ...] = ()
 
 
-def named_subject(source: str | None) -> tuple[str | None, tuple[str, ...]]:
-    """Return the source that was named, or else `live` with the packages of the checkout, or else None."""
-    if source is None and packages_of_checkout():
+def named_subject(source: str | None, operators: Iterable[str] = ()) -> tuple[str | None, tuple[str, ...]]:
+    """Return the source that was named, or else `live` with the packages of the checkout, or else None.
+
+    Args:
+        source: what was named; None for nothing.
+        operators: the operators that were named; without settings, the package of the checkout is the source only for
+            an operator that PyTorch does not have.
+    """
+    is_named = source is not None
+    if not is_named and (packages_of_checkout() or any(map(_is_of_package, operators))):
         source = "."
     name, packages = (None, ()) if source is None else with_package(source)
     if source == "." and packages:
         why = "by [tool.dispatchlab] of pyproject.toml" if packages_of_checkout() else "the package of this checkout"
         note(f"note: about {' and '.join(packages)}, {why}")
-    return name, packages
+    return name if is_named or packages else None, packages
 
 
-def subject(source: str | None, *, keys: Iterable[str] = ()) -> Source:
+def _is_of_package(operator: str) -> bool:
+    """Return whether an operator is in a namespace that the newest PyTorch does not have."""
+    namespace, colons, _ = operator.partition("::")
+    if not colons or namespace == "aten":
+        return False
+    from dispatchlab.registries.file import newest_bundled, open_bundled
+
+    return all(not name.startswith(f"{namespace}::") for name in open_bundled(newest_bundled()).names)
+
+
+def subject(source: str | None, *, keys: Iterable[str] = (), operators: Iterable[str] = ()) -> Source:
     """Return the subject of a command: `named_subject`, or else a bundled registry of PyTorch.
 
     Args:
         source: what was named; None for nothing.
         keys: the dispatch keys that it is about, for which a registry of PyTorch may lack kernels.
+        operators: as in `named_subject`.
     """
-    named, imports = named_subject(source)
+    named, imports = named_subject(source, operators)
     if named is not None:
         return Source(named, imports)
     from dispatchlab.registries.builds import default_registry
@@ -224,8 +242,8 @@ from_option = click.option(
     type=SOURCE,
     help="Read a scenario, a recorded registry, the name of a bundled registry, `live` (the installed PyTorch), or a "
     "package, which is imported into the installed PyTorch. Default: the packages in [tool.dispatchlab] of the "
-    "checkout, or else the "
-    "bundled registry of the installed PyTorch.",
+    "checkout; for an operator that PyTorch does not have, the package of the checkout; else the bundled registry of "
+    "the installed PyTorch.",
 )
 """`--from`, of a command about an operator."""
 

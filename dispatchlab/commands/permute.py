@@ -119,7 +119,7 @@ def permute(
     if not scenarios or is_registry(scenarios) or operators:
         if len(scenarios) > 1:
             raise click.UsageError("--operator needs one registry or scenario, but several were named: name one")
-        found = subject(scenarios[0] if scenarios else None if operators else ".")
+        found = subject(scenarios[0] if scenarios else None if operators else ".", operators=operators)
         if found.name == ".":
             raise click.UsageError(_NO_SOURCE)
         _refuse({"operators", "semantics", "format", "page"}, f"{found.name} is a registry")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from dispatchlab.commands.help import Command
-from dispatchlab.commands.options import SOURCE, packages_of_checkout, reach_checkout, with_package
+from dispatchlab.commands.options import SOURCE, reach_checkout, with_package
 from dispatchlab.commands.output import exit_with, note, out, save, working
 from dispatchlab.views.formatting import counted, first_of
 
@@ -73,12 +73,12 @@ def record(
             exit_with(2)
         _record_registry(packages, file)
         return
-    packages = packages or packages_of_checkout()
+    packages = packages or with_package(".")[1]
     if not packages:
         note("no package was named: name packages to import, or use --all for everything that is registered")
         exit_with(2)
     from dispatchlab.files import FileKind, check_output
-    from dispatchlab.questions.sources.recorded_packages import recorded_packages
+    from dispatchlab.questions.sources.find_sources import recorded_packages
 
     if file is not None:
         check_output(file, FileKind.SCENARIO)

@@ -123,17 +123,12 @@ def with_slots(view: OperatorView, slots: str) -> OperatorView:
         slots: the content of its slots, in the form of a table.
     """
     held = {key.name: str(entry) for key, entry in parse_table(slots).items()}
-    return replace(
-        view,
-        table=tuple(
-            replace(row, stale=None if held.get(row.key, "") == row.text else held.get(row.key, NO_KERNEL))
-            for row in (*view.table, *(_empty_row(key) for key in held if key not in {row.key for row in view.table}))
-        ),
+    missing = sorted(held.keys() - {row.key for row in view.table}, key=[*held].index)
+    rows = *view.table, *(TableRow(key, "", "", None, fallthrough=False, source="") for key in missing)
+    shown = (
+        replace(row, stale=None if held.get(row.key, "") == row.text else held.get(row.key, NO_KERNEL)) for row in rows
     )
-
-
-def _empty_row(key: str) -> TableRow:
-    return TableRow(key, "", "", None, fallthrough=False, source="")
+    return replace(view, table=tuple(shown))
 
 
 def _kernel_row(line: KernelLine) -> KernelRow:

@@ -84,6 +84,11 @@ def without_kernels_elsewhere(
     return operator if len(kernels) == len(operator.kernels) else replace(operator, kernels=kernels)
 
 
+def is_of_pytorch(operator: str, torch: str) -> bool:
+    """Return whether a version of PyTorch, or the nearest that has a bundled registry, has this operator."""
+    return open_bundled(cuda_registry(torch)).operator(operator) is not None
+
+
 def is_in_tree(backend: str) -> bool:
     """Return whether the kernels of a backend are part of builds of PyTorch, not of packages."""
     return backend in _IN_TREE

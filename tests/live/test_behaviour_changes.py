@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 import torch
 
 from dispatchlab.model.profile import version_of
-from dispatchlab.questions.upgrade.behaviour_changes import BehaviourChange, behaviour_between, behaviour_changes
+from dispatchlab.questions.upgrade.package_changes import BehaviourChange, behaviour_between, behaviour_changes
 
 SHOWN = [one for one in behaviour_changes() if one.program]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dispatchlab.errors import first_of
+from dispatchlab.errors import ErrorKind, first_of
 from dispatchlab.escape import printable
 from dispatchlab.model.installed_torch import model_for, other_keys_of_calls
 from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
@@ -30,15 +30,25 @@ def _document(explained: ExplainedOperator) -> b.Document:
     if tried is not None:
         lines = (f"{each.name}: {'takes it' if each.takes else each.reason}" for each in tried.tried)
         blocks.append(b.Section(f"{tried.packet}{printable(tried.call)} tried", _indented(lines)))
-    if explained.no_answer:
-        return b.Document("explain", explained.no_answer, (b.Line(call.schema), *blocks))
-    return b.Document("explain", call.schema, tuple(blocks))
+    first, *others = _head(call, explained.no_answer)
+    return b.Document("explain", first, (*map(b.Line, others), *blocks))
 
 
 def explanation_text(call: CallExplanation, *, no_answer: str = "") -> str:
-    """Return an explanation as plain text; if the source has no answer, say so first."""
-    head = [b.Line(no_answer)] if no_answer else []
-    return text_of((*head, b.Line(call.schema), *call_blocks(call)))
+    """Return an explanation as plain text; if the source has no answer, or no kernel runs, say so first."""
+    return text_of((*map(b.Line, _head(call, no_answer)), *call_blocks(call)))
+
+
+def _head(call: CallExplanation, no_answer: str) -> Iterator[str]:
+    """Return the schema; before it, a sentence if the source has no answer, or if the call finds no kernel."""
+    last = call.hops[-1]
+    if no_answer:
+        yield no_answer
+    elif last.refusal is ErrorKind.MISSING_KERNEL:
+        name = call.operator.partition("::")[2]
+        fix = f'register one with lib.impl("{name}", kernel, "{last.key}")'
+        yield f"{call.operator} has no kernel for {last.key}, so the call fails; {fix}"
+    yield call.schema
 
 
 # -- what all formats show

@@ -23,7 +23,7 @@ from dispatchlab.questions.explain.packet_calls import (
 )
 from dispatchlab.questions.explain.result import CallExplanation
 from dispatchlab.questions.sources.engines import EngineName
-from dispatchlab.registries.builds import backend_named, default_registry, has_kernels_for, no_answer
+from dispatchlab.registries.builds import backend_named, default_registry, has_kernels_for, is_of_pytorch, no_answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,9 @@ def _described(inspection: Inspection, arguments: Sequence[ArgumentSpec], given:
 
 
 def unanswered(explanation: CallExplanation, *, source: str, build: str, imports: Sequence[str]) -> str:
-    """Return a sentence if a source lacks kernels for the backend of a call; else empty.
+    """Return a sentence if a source lacks PyTorch's kernels for the backend of a call; else empty.
+
+    An operator of a package is answered: its kernels are those that the package registers.
 
     Args:
         explanation: the explanation from the source.
@@ -160,7 +162,11 @@ def unanswered(explanation: CallExplanation, *, source: str, build: str, imports
     """
     for hop in explanation.hops:
         backend = backend_named(hop.key)
-        if backend is None or has_kernels_for(build, imports, backend):
+        if (
+            backend is None
+            or has_kernels_for(build, imports, backend)
+            or not is_of_pytorch(explanation.operator, build)
+        ):
             continue
         # A kernel for the backend itself, or for autograd, runs wherever it is registered; any other gives way to one.
         if hop.kernel is None or hop.kernel.reason not in _STAYS:

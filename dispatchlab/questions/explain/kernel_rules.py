@@ -52,13 +52,6 @@ class Does(Enum):
 
     __repr__ = member_repr
 
-    @property
-    def goes_on_by(self) -> str:
-        """The way to a lower key: `redispatch` or `call`; empty if unknown."""
-        if self in (Does.UNKNOWN, Does.WORKS):
-            return ""
-        return "redispatch" if self in (Does.REDISPATCHES, Does.RECORDS, Does.SELECTS_BACKEND) else "call"
-
 
 BUILTIN = "builtin fallback"
 """Where the backend fallback that PyTorch has at a key is registered, in whatever file of its version."""

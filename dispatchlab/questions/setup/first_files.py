@@ -200,7 +200,7 @@ def record_module(module: str) -> str:
         ImportFailedError: the module cannot be imported.
         NothingToRecordError: it registers nothing.
     """
-    from dispatchlab.questions.sources.recorded_packages import recorded_packages
+    from dispatchlab.questions.sources.find_sources import recorded_packages
 
     found = recorded_packages((module,))
     if not found.registrations:

@@ -1,7 +1,6 @@
 """Sources of commands: scenarios, registries and the running PyTorch, by their names.
 
 - `engines`: choose an engine by name; the live one is imported on first use.
-- `find_sources`: find scenarios, registries and operators: files, folders, bundled names, and globs.
-- `recorded_packages`: record the registrations of packages, in a worker process.
+- `find_sources`: find scenarios, registries and operators: files, folders, bundled names, and globs; record packages.
 - `replay_on_lab`: replay a recorded registry on the lab engine.
 """

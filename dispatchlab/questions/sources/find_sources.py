@@ -14,6 +14,7 @@ from dispatchlab.registries.file import bundled_name, is_registry_file, newest_b
 from dispatchlab.registries.model import Recorded, RecordedOperator, Registry, find
 
 if TYPE_CHECKING:
+    from dispatchlab.live.recording.record_package import PackageRecord
     from dispatchlab.model.keys import DispatchKey
     from dispatchlab.scenario.scenario import Scenario
 
@@ -142,6 +143,22 @@ def check_sources(sources: Sequence[str]) -> None:
             load_scenario(source)
         else:
             open_named(source)
+
+
+def recorded_packages(packages: Sequence[str]) -> PackageRecord:
+    """Import packages in this order and record their registrations.
+
+    Raises:
+        ImportFailedError: one cannot be imported.
+        ImportEndedError: one ends its process.
+        ImportTimeoutError: one takes too long.
+        TorchMissingError: there is no PyTorch.
+    """
+    from dispatchlab.live.worker.engine import LiveEngine
+
+    with LiveEngine() as engine:
+        found: PackageRecord = engine.ask("dispatchlab.live.recording.record_package:record_packages", tuple(packages))
+    return found
 
 
 class EmptySourceError(DispatchLabError):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
+from dispatchlab.model.profile import version_of
 from dispatchlab.model.registration import Registration, describe
 from dispatchlab.questions.sources.find_sources import foundations_in, registry_of_scenario
 from dispatchlab.questions.sources.replay_on_lab import bench, registry_on
-from dispatchlab.questions.upgrade.behaviour_changes import BehaviourChange, behaviour_between
 from dispatchlab.questions.upgrade.operator_changes import Find, SchemaChange, schema_change
 from dispatchlab.questions.upgrade.slot_models import MISSING, Model, Slots, kernel_bits
 from dispatchlab.registries.backend_coverage import Way
@@ -19,6 +22,47 @@ from dispatchlab.registries.model import Recorded, RecordedOperator, Registry
 from dispatchlab.registries.replay import run
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BehaviourChange:
+    """A change of behaviour.
+
+    Args:
+        since: the first PyTorch that has it, such as `2.8`.
+        area: the part of PyTorch.
+        what: the new behaviour.
+        source: the report, the change or the file with this fact.
+        program: a program that prints `prints` on a PyTorch with the change; empty without one.
+        prints: the line.
+    """
+
+    since: str
+    area: str
+    what: str
+    source: str
+    program: str = ""
+    prints: str = ""
+
+
+@cache
+def behaviour_changes() -> tuple[BehaviourChange, ...]:
+    """Return all known changes of behaviour, the oldest first."""
+    text = files(__package__).joinpath("behaviour_changes.toml").read_text(encoding="utf-8")
+    return tuple(BehaviourChange(**row) for row in tomllib.loads(text)["change"])
+
+
+def behaviour_between(before: str, after: str) -> tuple[BehaviourChange, ...]:
+    """Return the changes of an upgrade.
+
+    Args:
+        before: a version, such as `2.12.0+cpu`.
+        after: a later version. The facts do not cover an earlier one.
+    """
+    first, last = version_of(before), version_of(after)
+    if first is None or last is None:
+        return ()
+    return tuple(one for one in behaviour_changes() if first < (version_of(one.since) or first) <= last)
 
 
 @dataclass(frozen=True, slots=True)

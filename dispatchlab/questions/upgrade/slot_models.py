@@ -84,7 +84,8 @@ class Slots:
 
     def __init__(self, semantics: Semantics, fallbacks: Sequence[RecordedFallback]) -> None:
         self.plain = semantics.precedence.plain
-        self.fallbacks = _fallback_slots(fallbacks)
+        keys = {fallback.key: fallback.fallthrough for fallback in fallbacks if fallback.key in SLOT_OF_KEY}
+        self.fallbacks = slots_of(keys), slots_of(key for key, fallthrough in keys.items() if fallthrough)
 
     def all(self, present: int) -> Mapping[int, Find]:
         """Return the content of each slot, by number, for kernels at these keys."""
@@ -144,14 +145,6 @@ def kernel_bits(operator: RecordedOperator) -> int:
     for kernel in operator.kernels:
         bits |= KEY_BIT[kernel.key]
     return bits
-
-
-def _fallback_slots(fallbacks: Sequence[RecordedFallback]) -> tuple[int, int]:
-    """Return the slots with a fallback, and the slots with a fallback that is a fallthrough."""
-    return (
-        slots_of(fallback.key for fallback in fallbacks if fallback.key in SLOT_OF_KEY),
-        slots_of(fallback.key for fallback in fallbacks if fallback.fallthrough and fallback.key in SLOT_OF_KEY),
-    )
 
 
 def _differing(one: Shape, other: Shape) -> int:
