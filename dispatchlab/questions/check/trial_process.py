@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -199,12 +199,12 @@ def _most_telling(subjects: Sequence[Subject]) -> Iterator[TrialRun]:
 
 def _registration_runs(watch: ProgramWatch) -> Iterator[TrialRun]:
     """Return mistakes in the registrations themselves: released, replaced, or hiding a composite."""
-    registry = InstalledRegistry()
+    facts_of = cache(InstalledRegistry().operator)
     made: dict[str, Event] = {}
     for event in [each for each in watch.events if each.kind in _ABOUT and each.at is not None]:
         name, key = event.subject, event.detail
         packet = name.partition(".")[0]
-        facts = registry.operator(name)
+        facts = facts_of(name)
         frames = (event.at,) if event.at else ()
         run = partial(TrialRun, operator=name, trial="registrations", status="failed", frames=frames)
         if event.kind == "custom_op":
@@ -223,7 +223,7 @@ def _registration_runs(watch: ProgramWatch) -> Iterator[TrialRun]:
                 yield run(trial="overrides", raised=(raised,))
             gone = key not in facts.kernels and f"{name.replace('::', '/')}/{key}" not in watch.destroyed
             backward = f"{packet}_backward"
-            formula = registry.operator(backward) if "Autograd" in facts.kernels else None
+            formula = facts_of(backward) if "Autograd" in facts.kernels else None
             hides = key in _BACKENDS and "CompositeImplicitAutograd" in facts.kernels and formula is not None
             covered = f"Autograd{key}" in facts.kernels or (formula is not None and key in formula.kernels)
             if gone or (hides and not covered):
