@@ -64,7 +64,7 @@ def registering_modules(package: str) -> tuple[str, ...]:
         return {function for _, function in more}
 
     words: Collection[str] = _MENTIONS
-    for _ in range(_DEPTH):
+    for _ in range(_DEPTH + 1):
         read(words)
         words = more_helpers()
     found |= {name for name, body in bodies.items() if _registers(body.calls, helpers)}
@@ -132,7 +132,7 @@ def _exported(module: str, function: str) -> Iterator[str]:
 
 
 def _has_word(text: str, words: Collection[str]) -> bool:
-    return any(word in text for word in words)
+    return any(word in text and (word in _MENTIONS or re.search(rf"\b{re.escape(word)}\b", text)) for word in words)
 
 
 def _parsed(source: str) -> ast.Module | None:
