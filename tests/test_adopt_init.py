@@ -1,4 +1,4 @@
-"""`init` writes a folder with a scenario and its golden file, and a workflow; it edits nothing of the user's."""
+"""`init` writes a folder with a scenario and its golden file, and a workflow, and adds options for pytest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def files(root: Path) -> dict[str, str]:
     return {path.relative_to(root).as_posix(): path.read_text() for path in root.rglob("*") if path.is_file()}
 
 
-def test_a_first_run_writes_three_files_and_prints_the_lines_to_add(checkout: Path) -> None:
+def test_a_first_run_writes_three_files_and_adds_the_options_of_pytest(checkout: Path) -> None:
     before = files(checkout)
     result = run("init", "--ci", "github")
     assert result.exit_code == 0, result.output
@@ -37,27 +37,64 @@ def test_a_first_run_writes_three_files_and_prints_the_lines_to_add(checkout: Pa
         "dispatch-scenarios/expect/my_ops.txt",
         "dispatch-scenarios/my_ops.yaml",
     ]
-    assert {name: after[name] for name in before} == before
+    assert after["my_ops/__init__.py"] == before["my_ops/__init__.py"]
     assert "verdict: order-independent" in after["dispatch-scenarios/expect/my_ops.txt"]
     assert "dispatchlab check my_ops" in after[".github/workflows/dispatchlab.yml"]
+    assert "  edited  pyproject.toml" in result.stdout
+    assert after["pyproject.toml"] == before["pyproject.toml"] + (
+        "\n[tool.pytest.ini_options]\n"
+        'dispatchlab_scenarios = ["dispatch-scenarios"]\n'
+        'dispatchlab_expect = "dispatch-scenarios/expect"\n'
+        'dispatchlab_records = ["dispatch-scenarios/my_ops.yaml"]\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after"),
+    [
+        ("pyproject.toml", "", "[tool.pytest.ini_options]  # of pytest\n{toml}addopts = '-q'  # quiet\n"),
+        ("pyproject.toml", "[project]\r\nname = 'x'\r\n\r\n", "[tool.pytest.ini_options]\r\n{toml}x = 1\r\n"),
+        ("pytest.ini", "", "[pytest]\n{ini}addopts = -q\n    -x\n# the end\n"),
+        ("pytest.ini", "", "[pytest]\n{ini}"),
+        ("tox.ini", "[tox]\nenvlist = py\n\n", "[pytest]\n{ini}testpaths = tests\n"),
+        ("setup.cfg", "[metadata]\nname = my-ops\n", "[tool:pytest]\n{ini}testpaths = tests\n"),
+        ("pyproject.toml", "# [tool.pytest.ini_options]\n", "[tool.pytest]\n{toml}addopts = ['-q']\n"),
+    ],
+)
+def test_options_are_added_where_pytest_reads_them_and_all_else_is_kept(
+    checkout: Path, file: str, before: str, after: str
+) -> None:
+    end = "\r\n" if "\r\n" in after else "\n"
+    ini = (
+        f"dispatchlab_scenarios = dispatch-scenarios{end}dispatchlab_expect = dispatch-scenarios/expect{end}"
+        f"dispatchlab_records = dispatch-scenarios/my_ops.yaml{end}"
+    )
+    toml = (
+        f'dispatchlab_scenarios = ["dispatch-scenarios"]{end}dispatchlab_expect = "dispatch-scenarios/expect"{end}'
+        f'dispatchlab_records = ["dispatch-scenarios/my_ops.yaml"]{end}'
+    )
+    (checkout / file).write_bytes((before + after.format(ini="", toml="")).encode())
+    result = run("init", "my_ops")
+    assert result.exit_code == 0, result.output
+    assert (checkout / file).read_bytes().decode() == before + after.format(ini=ini, toml=toml)
+    assert "Add to" not in result.stdout
+    assert "Change in" not in result.stdout
+    again = files(checkout)
+    run("init", "my_ops")
+    assert files(checkout) == again
+
+
+def test_a_section_that_is_written_in_another_way_is_left_to_the_user(checkout: Path) -> None:
+    text = "[tool.pytest]\nini_options.addopts = '-q'\n"
+    (checkout / "pyproject.toml").write_text(text)
+    result = run("init", "my_ops")
+    assert (checkout / "pyproject.toml").read_text() == text
     assert (
-        "Add to pyproject.toml:\n"
-        "  [tool.pytest.ini_options]\n"
+        "Add to [tool.pytest.ini_options] in pyproject.toml:\n"
         '  dispatchlab_scenarios = ["dispatch-scenarios"]\n'
         '  dispatchlab_expect = "dispatch-scenarios/expect"\n'
         '  dispatchlab_records = ["dispatch-scenarios/my_ops.yaml"]\n'
     ) in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("file", "header"), [("pyproject.toml", "[tool.pytest.ini_options]"), ("pytest.ini", "[pytest]")]
-)
-def test_lines_are_added_to_a_table_that_is_there(checkout: Path, file: str, header: str) -> None:
-    with (checkout / file).open("a") as written:
-        written.write(f"\n{header}  # of pytest\n")
-    lines = run("init").stdout.partition("Add to ")[2].splitlines()
-    assert lines[0] == f"{header} in {file}:"
-    assert lines[1].startswith("  dispatchlab_scenarios = ")
 
 
 def test_a_checkout_without_workflows_is_told_of_the_option(checkout: Path) -> None:
@@ -75,12 +112,14 @@ def test_a_second_run_keeps_what_is_there(checkout: Path) -> None:
     assert "Mine." in scenario.read_text()
 
 
-def test_the_folder_that_pytest_has_is_used_and_nothing_is_to_be_added(checkout: Path) -> None:
-    (checkout / "pytest.ini").write_text(
-        "[pytest]\ndispatchlab_scenarios = dispatch\ndispatchlab_expect = gold\ndispatchlab_records = dispatch/a.yaml\n"
-    )
+@pytest.mark.parametrize("record", ["dispatch/a.yaml", "dispatch"])
+def test_the_folder_that_pytest_has_is_used_and_other_records_are_kept(checkout: Path, record: str) -> None:
+    text = f"[pytest]\ndispatchlab_scenarios = dispatch\ndispatchlab_expect = gold\ndispatchlab_records = {record}\n"
+    (checkout / "pytest.ini").write_text(text)
     result = run("init")
-    assert "Add to" not in result.stdout
+    assert (checkout / "pytest.ini").read_text() == text
+    change = "Change in pytest.ini:\n  dispatchlab_records = dispatch/a.yaml dispatch/my_ops.yaml\n"
+    assert (change in result.stdout) is (record != "dispatch")
     assert {"dispatch/my_ops.yaml", "gold/my_ops.txt"} <= files(checkout).keys()
 
 

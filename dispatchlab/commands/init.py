@@ -21,7 +21,7 @@ def init(*, module: str | None, ci: str | None) -> None:
     """Set up dispatchlab in the checkout that contains the current folder.
 
     Imports MODULE in a new process and records its registrations as a first scenario, with a golden file, below the
-    tests. Prints the lines to add to pytest's configuration, and writes a CI workflow. Keeps existing files.
+    tests. Adds the options to pytest's configuration, and writes a CI workflow. Keeps existing files.
     Default: the MODULE with the name of the project. Without PyTorch, or if the package registers nothing, the
     first scenario is an example.
 

@@ -34,11 +34,12 @@ library.impl("halve", lambda x: x / 2, "CPU")
 """
 
 
-def test_the_steps_report_what_is_wrong_and_the_tests_run_after_a_finding(tmp_path: Path) -> None:
+@pytest.mark.parametrize("configuration", ["", "\n[tool.pytest.ini_options]\naddopts = '-q'  # of pytest\n"])
+def test_the_steps_report_what_is_wrong_and_the_tests_run_after_a_finding(tmp_path: Path, configuration: str) -> None:
     here = tmp_path / "here"
     (here / "shop").mkdir(parents=True)
     (here / "shop" / "__init__.py").write_text(RIGHT)
-    (here / "pyproject.toml").write_text('[project]\nname = "shop"\n')
+    (here / "pyproject.toml").write_text(f'[project]\nname = "shop"  # the shop\n{configuration}')
     folder = tmp_path / "bin"
     folder.mkdir()
     for name, module in (("dispatchlab", "dispatchlab"), ("pytest", "pytest -p dispatchlab_pytest")):
@@ -59,10 +60,6 @@ def test_the_steps_report_what_is_wrong_and_the_tests_run_after_a_finding(tmp_pa
         check=False,
     )
     assert made.returncode == 0, made.stderr
-    lines = [line[2:] for line in made.stdout.partition("Add to pyproject.toml:\n")[2].splitlines() if line[:2] == "  "]
-    with (here / "pyproject.toml").open("a") as file:
-        file.write("\n".join(lines[: lines.index(next(line for line in lines if line.startswith("pytest ")))]) + "\n")
-
     right = run_steps(here, tmp_path / "right", environment, "")
     assert [code for code, _ in right] == [0, 0], right
     assert "shop: nothing found" in right[0][1]
@@ -70,6 +67,8 @@ def test_the_steps_report_what_is_wrong_and_the_tests_run_after_a_finding(tmp_pa
     assert (check, tests) == (1, 1), reported + shown
     assert "::error file=shop/__init__.py" in reported or "::warning file=shop/__init__.py" in reported, reported
     assert "1 failed" in shown, shown
+    for text in (reported, shown):
+        assert "dispatchlab record shop -o dispatch-scenarios/shop.yaml" in text, text
 
 
 def run_steps(here: Path, there: Path, environment: dict[str, str], more: str) -> list[tuple[int, str]]:

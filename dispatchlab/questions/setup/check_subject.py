@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -12,7 +13,7 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.questions.check.configuration import Settings, settings_of
 from dispatchlab.questions.check.report import Question
 from dispatchlab.questions.setup.checkout import Checkout, find_checkout, module_at
-from dispatchlab.questions.setup.pytest_option import RECORDS, PytestConfigError, folders_of, pytest_options
+from dispatchlab.questions.setup.pytest_option import RECORDS, PytestConfigError, folders_of, pytest_configuration
 from dispatchlab.questions.sources.find_sources import is_registry_source, is_scenario_source
 
 
@@ -43,7 +44,7 @@ class CheckSubject(NamedTuple):
     Args:
         packages: the modules.
         sources: the scenarios and registries; only lint is asked about them.
-        records: the files of their records.
+        records: the files of their records, relative to the current folder.
         fails: the questions whose findings fail the check.
         baseline: the file of accepted findings; None without one.
         settings: the rules in the settings of the project; they do not apply to other packages.
@@ -97,15 +98,14 @@ def check_subject(packages: Sequence[str], *, report: Callable[[str], None]) -> 
         sys.path.append(str(checkout.source))
         report(f"note: {' and '.join(missing)} not installed, so imported from {checkout.source}")
     fails = tuple(Question) if settings.fail is None else settings.fail
-    return CheckSubject(
-        named, (), settings.record or _records_of_pytest(checkout.root), fails, settings.baseline, settings
-    )
+    records = tuple(map(os.path.relpath, settings.record or _records_of_pytest(checkout.root)))
+    return CheckSubject(named, (), records, fails, settings.baseline, settings)
 
 
 def _records_of_pytest(root: Path) -> tuple[str, ...]:
     """Return the records that pytest compares with the registrations."""
     try:
-        values = pytest_options(root)
+        values = pytest_configuration(root).options
     except PytestConfigError:  # it is pytest that says what is wrong with it
         return ()
     return tuple(str(root / one) for one in folders_of(values.get(RECORDS, [])))

@@ -1,12 +1,13 @@
 """The files that `dispatchlab init` writes: a folder with a scenario and its golden file, and a workflow.
 
-Existing files are kept. Lines for the user's own files are printed, not written.
+Existing files are kept; pytest's configuration gets the options that it lacks, and keeps its other lines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -17,7 +18,13 @@ from dispatchlab.questions.check.registering_modules import what_to_name
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.setup.checkout import Checkout
 from dispatchlab.questions.setup.demo import demo_scenario
-from dispatchlab.questions.setup.pytest_option import RECORDS, folders_of, option_lines, pytest_options
+from dispatchlab.questions.setup.pytest_option import (
+    RECORDS,
+    folders_of,
+    option_lines,
+    pytest_configuration,
+    with_options,
+)
 from dispatchlab.scenario.load import MAX_BYTES, parse_scenario
 from dispatchlab.scenario.scenario import Scenario
 
@@ -27,7 +34,7 @@ EXAMPLE = "example"
 FOLDER = "dispatch-scenarios"
 """No name of a Python package, so that a build which looks for packages finds none here."""
 
-Action: TypeAlias = Literal["wrote", "kept"]
+Action: TypeAlias = Literal["wrote", "kept", "edited"]
 
 
 class ModuleNotClearError(DispatchLabError):
@@ -79,7 +86,7 @@ class Plan:
         run: the folder for pytest, relative to the checkout.
         module: the module of the first scenario, a record; None for an example.
         dependent: the scenario if its verdict is unexpectedly order-dependent; else None.
-        to_add: a file of the user or a section of one, and the lines to add to it; the lines may be empty.
+        by_hand: lines about a change that the user has to make; empty if there is none.
     """
 
     root: Path
@@ -88,7 +95,7 @@ class Plan:
     run: str
     module: str | None
     dependent: str | None
-    to_add: tuple[str, tuple[str, ...]] = ("", ())
+    by_hand: tuple[str, ...] = ()
 
     def write(self) -> None:
         """Write the planned files.
@@ -125,7 +132,8 @@ def plan(
         DispatchLabError: `module` was given, and cannot be recorded.
     """
     notes: list[str] = []
-    root, options = checkout.root, pytest_options(checkout.root)
+    root, pytest = checkout.root, pytest_configuration(checkout.root)
+    options = pytest.options
     configured = folders_of(options.get(SCENARIOS, []))
     folder = configured[0].rstrip("/") if configured else f"tests/{FOLDER}" if (root / "tests").is_dir() else FOLDER
     expect = str(options.get(EXPECT, "expect" if configured else f"{folder}/expect"))
@@ -149,16 +157,26 @@ def plan(
         scenario_file = _planned(root, path, marked(text, FileKind.SCENARIO), what)
     report, text = golden(parse_scenario(scenario_file.text, file=path))
     golden_path = f"{expect}/{Path(path).relative_to(folder).with_suffix('.txt').as_posix()}"
-    files = [scenario_file, _planned(root, golden_path, text, "its golden file")]
+    planned = [scenario_file, _planned(root, golden_path, text, "its golden file")]
     if ci != "none":
         text = workflow(folder, name, sarif=ci == "sarif")
-        files.append(_planned(root, ".github/workflows/dispatchlab.yml", text, "runs it on GitHub"))
-    missing: dict[str, str | list[str]] = {} if configured else {SCENARIOS: [folder], EXPECT: expect}
-    if name is not None and RECORDS not in options:
-        missing[RECORDS] = [path]
+        planned.append(_planned(root, ".github/workflows/dispatchlab.yml", text, "runs it on GitHub"))
+    wanted: dict[str, str | list[str]] = {} if configured else {SCENARIOS: [folder], EXPECT: expect}
+    if name is not None:
+        wanted[RECORDS] = [path]
+    by_hand: list[str] = []
+    if missing := {option: value for option, value in wanted.items() if option not in options}:
+        edited = with_options(pytest, missing)
+        if edited is None:
+            by_hand = [f"Add to [{pytest.section}] in {pytest.file}:", *option_lines(pytest.file, missing)]
+        else:
+            action: Action = "edited" if pytest.text else "wrote"
+            planned.append(PlannedFile(pytest.file, action, edited, "the options of pytest"))
+    records = folders_of(options.get(RECORDS, [path]))
+    if name is not None and not any(f"{path}/".startswith(f"{one.rstrip('/')}/") for one in records):
+        by_hand = [f"Change in {pytest.file}:", *option_lines(pytest.file, {RECORDS: [*records, path]})]
     matters = report.exploration.verdict is Verdict.ORDER_DEPENDENT and not report.as_expected
-    to_add = option_lines(root, missing) if missing else ("", ())
-    return Plan(root, tuple(files), tuple(notes), folder, name, path if matters else None, to_add)
+    return Plan(root, tuple(planned), tuple(notes), folder, name, path if matters else None, tuple(by_hand))
 
 
 def _first_scenario(
@@ -217,11 +235,10 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield f"{plan.root}:"
     width = max(len(file.path) for file in plan.files)
     for file in plan.files:
-        yield f"  {file.action:<5}  {file.path:<{width}}  {file.what}"
-    path, lines = plan.to_add
-    if lines:
-        yield f"Add to {path}:"
-        yield from (f"  {line}" for line in lines)
+        yield f"  {file.action:<6}  {file.path:<{width}}  {file.what}"
+    if plan.by_hand:
+        yield plan.by_hand[0]
+        yield from (f"  {line}" for line in plan.by_hand[1:])
     if plan.dependent is not None:
         yield f"The order of these registrations matters, so the test of {plan.dependent} fails until you decide:"
         yield f"  dispatchlab permute {plan.dependent}  # two orders that disagree, and why"
@@ -233,39 +250,6 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield f"  dispatchlab check {plan.module}"
 
 
-_HEAD = """\
-# Check what this package registers: findings annotate pull requests, and the scenarios still hold.
-name: dispatchlab
-
-on:
-  push:
-  pull_request:
-
-permissions:
-  contents: read
-{more}
-jobs:
-  dispatchlab:
-    runs-on: ubuntu-latest
-    steps:
-      - uses: actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683  # v4.2.2
-      - uses: actions/setup-python@a26af69be951a213d495a4c3e4e4022e16d87065  # v5.6.0
-        with:
-          python-version: "3.13"
-      - run: pip install torch --index-url https://download.pytorch.org/whl/cpu
-      - run: pip install . dispatchlab pytest
-"""
-
-
-_SARIF = """\
-      - run: dispatchlab check {module} --format sarif > dispatchlab.sarif
-      - uses: github/codeql-action/upload-sarif@48ab28a6f5dbc2a99bf1e0131198dd8f1df78169  # v3.28.0
-        if: always()
-        with:
-          sarif_file: dispatchlab.sarif
-"""
-
-
 def workflow(folder: str, module: str | None, *, sarif: bool) -> str:
     """Return the text of the workflow.
 
@@ -274,7 +258,9 @@ def workflow(folder: str, module: str | None, *, sarif: bool) -> str:
         module: the module to check; None for none.
         sarif: whether to upload the findings; then the workflow needs a permission.
     """
-    check = _SARIF.format(module=module) if sarif else f"      - run: dispatchlab check {module} --format github\n"
-    tests = f"      - run: pytest {folder}\n        if: always()\n"
-    head = _HEAD.replace("{more}", "  security-events: write\n" if sarif else "")
-    return f"{head}{'' if module is None else check}{tests}"
+    text = files(__package__).joinpath("workflow.txt").read_text(encoding="utf-8")
+    head, github, uploads, tests = text.split("---\n")
+    if sarif:
+        head = head.replace("  contents: read\n", "  contents: read\n  security-events: write\n")
+    check = "" if module is None else (uploads if sarif else github).replace("MODULE", module)
+    return head + check + tests.replace("FOLDER", folder)

@@ -1,24 +1,30 @@
-"""The ini options that pytest reads in a folder, and the lines that set dispatchlab's options."""
+"""The ini options that pytest reads in a folder, and the text that sets dispatchlab's options."""
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as IniError
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files import ReadError, read_configuration
 
 RECORDS = "dispatchlab_records"
-_FILES = {
-    "pytest.ini": "pytest",
-    "pyproject.toml": "tool.pytest.ini_options",
-    "tox.ini": "pytest",
-    "setup.cfg": "tool:pytest",
-}
+_OWN_FILES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")
+"""The files that pytest reads before all others, also if they have no options."""
+
+_FILES = (
+    *((file, "pytest") for file in _OWN_FILES),
+    ("pyproject.toml", "tool.pytest"),
+    ("pyproject.toml", "tool.pytest.ini_options"),
+    ("tox.ini", "pytest"),
+    ("setup.cfg", "tool:pytest"),
+)
+"""The files with their sections, in the order of pytest."""
 
 
 class PytestConfigError(DispatchLabError):
@@ -30,51 +36,85 @@ class PytestConfigError(DispatchLabError):
     template = "{path} cannot be read: {reason}"
 
 
-def pytest_options(root: Path) -> Mapping[str, Any]:
-    """Return the ini options of a folder, from the first file that has some.
+class Configuration(NamedTuple):
+    """The file that pytest reads in a folder, or will read.
+
+    Args:
+        file: its name.
+        section: the section with the options.
+        text: its text; empty without a file.
+        options: its options.
+    """
+
+    file: str
+    section: str
+    text: str
+    options: Mapping[str, Any]
+
+
+def pytest_configuration(root: Path) -> Configuration:
+    """Return the file that has pytest's options in a folder, or else the file to write them to.
 
     Raises:
         PytestConfigError: a file cannot be read.
     """
-    for name, section in _FILES.items():
-        path = root / name
-        if path.is_file() and (found := _section(path, section)):
-            return found
-    return {}
+    found = {}
+    for file, section in _FILES:
+        if (root / file).is_file():
+            found[file] = one = Configuration(file, section, *_read(root / file, section))
+            if one.options or file in _OWN_FILES:
+                return one
+    return found.get("pyproject.toml", Configuration("pytest.ini", "pytest", "", {}))
 
 
-def option_lines(root: Path, options: Mapping[str, str | Sequence[str]]) -> tuple[str, tuple[str, ...]]:
-    """Return the place that should set options, and the lines to add to it: a file, or its existing section."""
-    if (root / "pyproject.toml").is_file() and not (root / "pytest.ini").is_file():
-        texts = {name: f'"{value}"' if isinstance(value, str) else str(list(value)) for name, value in options.items()}
-        lines = tuple(f"{name} = {text}".replace("'", '"') for name, text in texts.items())
-        return _place(root, "pyproject.toml", f"[{_FILES['pyproject.toml']}]", lines)
-    texts = {name: value if isinstance(value, str) else " ".join(value) for name, value in options.items()}
-    return _place(root, "pytest.ini", "[pytest]", tuple(f"{name} = {text}" for name, text in texts.items()))
-
-
-def _place(root: Path, file: str, header: str, lines: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    text = (root / file).read_text(encoding="utf-8-sig") if (root / file).is_file() else ""
-    if header in (line.partition("#")[0].strip() for line in text.splitlines()):
-        return f"{header} in {file}", lines
-    return file, (header, *lines)
-
-
-def _section(path: Path, section: str) -> Mapping[str, Any]:
+def with_options(configuration: Configuration, options: Mapping[str, str | Sequence[str]]) -> str | None:
+    """Return the text of a file with more options, and with all its lines; None if the file has an unusual form."""
+    file, section, before, known = configuration
+    end, rows = "\r\n" if "\r\n" in before else "\n", before.splitlines()
+    header, lines = f"[{section}]", option_lines(file, options)
+    places = [number for number, row in enumerate(rows, 1) if row.partition("#")[0].strip() == header]
+    if places:
+        rows[places[0] : places[0]] = lines
+    else:
+        rows += [*([""] if rows else []), header, *lines]
+    text = end.join([*rows, ""])
     try:
-        text = read_configuration(path).decode("utf-8-sig")
-        if path.suffix == ".toml":
-            table: Any = tomllib.loads(text)
-            for part in section.split("."):
-                table = table.get(part, {})
-            return table if isinstance(table, dict) else {}
-        parser = ConfigParser(interpolation=None, strict=False, allow_no_value=True)
-        parser.read_string(text)
-        return dict(parser.items(section)) if parser.has_section(section) else {}
+        added = _options_in(file, f"{header}\n" + "\n".join(lines), section)
+        return text if _options_in(file, text, section) == {**known, **added} else None
+    except (ValueError, IniError):
+        return None
+
+
+def option_lines(file: str, options: Mapping[str, str | Sequence[str]]) -> list[str]:
+    """Return the lines that set options in a file."""
+    if file.endswith(".toml"):
+        return [f"{name} = {json.dumps(value)}" for name, value in options.items()]
+    texts = {name: value if isinstance(value, str) else " ".join(value) for name, value in options.items()}
+    return [f"{name} = {text}" for name, text in texts.items()]
+
+
+def _read(path: Path, section: str) -> tuple[str, Mapping[str, Any]]:
+    try:
+        text = read_configuration(path).decode()
+        return text, _options_in(path.name, text, section)
     except ReadError as error:
         raise PytestConfigError(str(path), error.reason) from None
     except (OSError, ValueError, AttributeError, IniError) as error:
         raise PytestConfigError(str(path), str(error).splitlines()[0]) from None
+
+
+def _options_in(file: str, text: str, section: str) -> Mapping[str, Any]:
+    text = text.removeprefix("\ufeff")
+    if file.endswith(".toml"):
+        table: Any = tomllib.loads(text)
+        for part in section.split("."):
+            table = table.get(part, {})
+        return (
+            {name: value for name, value in table.items() if name != "ini_options"} if isinstance(table, dict) else {}
+        )
+    parser = ConfigParser(interpolation=None, strict=False, allow_no_value=True)
+    parser.read_string(text)
+    return dict(parser.items(section)) if parser.has_section(section) else {}
 
 
 def folders_of(value: object) -> Sequence[str]:
