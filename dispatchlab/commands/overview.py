@@ -16,7 +16,7 @@ COMMANDS: Mapping[str, str] = {
     "diff": "Show the differences between two registries.",
     "coverage": "Show which operators a backend can run, and how.",
     "explore": "Register and release by hand in a terminal application.",
-    "permute": "Prove that the order of registrations does not matter.",
+    "permute": "Prove that the order of registrations in a YAML file does not matter.",
     "record": "Import packages and record their registrations as a scenario.",
     "init": "Set up dispatchlab in the checkout of a package.",
     "doctor": "Show what works with the installed PyTorch, or its known defects.",
@@ -60,15 +60,16 @@ Usage: dispatchlab [OPTIONS] COMMAND [ARGS]...
 """
 
 _TAIL = """
-Options, before the command or behind it:
+Options, before or after the command:
   -q, --quiet  Print no progress and no notes on standard error.
   --no-color   Print without colours, like NO_COLOR; FORCE_COLOR turns them on.
   --no-pager   Print long output without a pager.
   --version    Show the version and exit.
   -h, --help   Show this message and exit.
 
-  Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete, 4 nondeterministic, 5 crashed, 70 a defect \
-of dispatchlab, 74 output not written, 124 an import took too long, 130 Ctrl-C, 141 the reader of the output has gone.
+  Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete, 4 \
+nondeterministic, 5 crashed, 70 a defect of dispatchlab, 74 output not written, 124 an import took too long, \
+130 Ctrl-C, 141 the reader of the output has gone.
 """
 _WIDTH = 80
 

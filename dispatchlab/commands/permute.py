@@ -100,7 +100,7 @@ def permute(
 ) -> None:
     """Prove that the order of registrations does not matter, or show the shortest counterexample.
 
-    A folder stands for all scenarios below it. A registry is a file, a bundled registry's name, a package, or `live`
+    A scenario is a YAML file of registrations (its fields: `dispatchlab schema`). A folder stands for all scenarios below it. A registry is a file, a bundled registry's name, a package, or `live`
     (the installed PyTorch). permute checks each operator of a registry; for a package, only its own operators.
     With --operator, it checks single operators of a scenario. Default: the packages in [tool.dispatchlab] of the
     checkout, or else its one package; with --operator, the bundled registry of the installed PyTorch.
