@@ -16,7 +16,7 @@ COMMANDS: Mapping[str, str] = {
     "diff": "Show the differences between two registries.",
     "coverage": "Show which operators a backend can run, and how.",
     "explore": "Register and release by hand in a terminal application.",
-    "permute": "Prove that the order of registrations in a YAML file does not matter.",
+    "permute": "Prove that the order of a scenario (YAML) does not matter.",
     "record": "Import packages and record their registrations as a scenario.",
     "init": "Set up dispatchlab in the checkout of a package.",
     "doctor": "Show what works with the installed PyTorch, or its known defects.",
@@ -67,9 +67,8 @@ Options, before or after the command:
   --version    Show the version and exit.
   -h, --help   Show this message and exit.
 
-  Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete, 4 \
-nondeterministic, 5 crashed, 70 a defect of dispatchlab, 74 output not written, 124 an import took too long, \
-130 Ctrl-C, 141 the reader of the output has gone.
+  Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete, 4 nondeterministic, 5 crashed, 70 a defect \
+of dispatchlab, 74 output not written, 124 an import took too long, 130 Ctrl-C, 141 the reader of the output has gone.
 """
 _WIDTH = 80
 

@@ -100,10 +100,11 @@ def permute(
 ) -> None:
     """Prove that the order of registrations does not matter, or show the shortest counterexample.
 
-    A scenario is a YAML file of registrations (its fields: `dispatchlab schema`). A folder stands for all scenarios below it. A registry is a file, a bundled registry's name, a package, or `live`
-    (the installed PyTorch). permute checks each operator of a registry; for a package, only its own operators.
-    With --operator, it checks single operators of a scenario. Default: the packages in [tool.dispatchlab] of the
-    checkout, or else its one package; with --operator, the bundled registry of the installed PyTorch.
+    A scenario is a YAML file of registrations (its fields: `dispatchlab schema`). A folder stands for all scenarios
+    below it. A registry is a file, a bundled registry's name, a package, or `live` (the installed PyTorch). permute
+    checks each operator of a registry; for a package, only its own operators. With --operator, it checks single
+    operators of a scenario. Default: the packages in [tool.dispatchlab] of the checkout, or else its one package; with
+    --operator, the bundled registry of the installed PyTorch.
 
     The exit code is the highest of all: 0 as the scenario expects, 1 not as expected, 2 bad input, 3 a limit was
     reached (or there is no proof, with --require-proof), 4 nondeterministic, 5 the engine crashed; 130 after Ctrl-C,
