@@ -331,6 +331,33 @@ def test_an_override_inside_of_one_package_is_information(tmp_path: Path) -> Non
     assert finding.level is Level.WARNING
 
 
+def test_two_kernels_in_python_at_one_key_are_a_warning_with_both_lines(tmp_path: Path) -> None:
+    ours = [impl("f", "CPU", f"my_package/ops.py:{line}") for line in (3, 7)]
+    findings(tmp_path, "  - def: f(Tensor x) -> Tensor\n" + "".join(ours), "DL002")
+    (finding,) = lint(tmp_path / "registrations.yaml", select=("DL002",)).findings
+    assert finding.level is Level.WARNING
+    assert finding.message == (
+        "the kernel from my_package/ops.py:7 overrides that of my_package/ops.py:3, which never runs"
+    )
+    assert finding.fix == "remove one of the kernels, or register it at another key"
+
+
+def test_operators_of_one_group_have_one_fix_but_for_their_names(tmp_path: Path) -> None:
+    """Two operators that write need another fix than one that does not; the names differ in each fix."""
+    schemas = ("a(Tensor x) -> Tensor", "b(Tensor(a!) x) -> Tensor", "c(Tensor(a!) x) -> Tensor")
+    findings(tmp_path, "".join(f"  - def: {each}\n" + impl(each[0], "CPU") for each in schemas), "DL010")
+    report = lint(tmp_path / "registrations.yaml", select=("DL010",))
+    assert [[each.operator for each in group.findings] for group in report.groups] == [
+        ["test::b", "test::c"],
+        ["test::a"],
+    ]
+    for group in report.groups:
+        for each in group.findings:
+            assert each.fix_of_any == group.first.fix_of_any
+            assert each.operator.partition("::")[2] in each.fix
+    assert "the same with its own name: test::c" in check_view(check_report([report])).text()
+
+
 def test_a_hash_whose_kernel_came_with_the_def_is_not_called_differentiable(tmp_path: Path) -> None:
     block = "registered at /build/hash.cpp:376"
     text = (
@@ -421,7 +448,7 @@ def test_twenty_causes_are_shown_and_the_rest_is_counted(tmp_path: Path) -> None
     findings(tmp_path, "".join(lines), "DL011")
     source = str(tmp_path / "registrations.yaml")
     text = run("check", source).stdout
-    assert (text.count("  warning "), text.count("the same: ")) == (20, 20)
+    assert (text.count("  warning "), text.count("the same with its own name: ")) == (20, 20)
     assert "  ... and 3 more: see --all\n" in text
     assert run("check", source, "--all").stdout.count("  warning ") == 23
     value = json.loads(run("check", source, "--format", "json").stdout)
@@ -469,7 +496,10 @@ def test_a_line_that_calls_a_helper_for_many_operators_does_not_stand_for_them(t
     )
     findings(tmp_path, text, "DL011")
     shown = check_view(check_report([lint(tmp_path / "registrations.yaml", select=("DL011",))])).text()
-    assert "the same: test::f1 (mine/ops.py:24), test::f2 (mine/ops.py:28), test::f3 (mine/ops.py:95)\n" in shown
+    assert (
+        "the same with its own name: test::f1 (mine/ops.py:24), test::f2 (mine/ops.py:28), test::f3 (mine/ops.py:95)\n"
+        in shown
+    )
 
 
 def test_lint_of_a_record_leaves_out_what_the_packages_of_others_registered(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -14,7 +14,7 @@ from dispatchlab.questions.certify.certificate import pattern_of  # noqa: E402
 from dispatchlab.questions.check.selection import selected  # noqa: E402
 from dispatchlab.questions.coverage.coverage_on_lab import Fill  # noqa: E402  # behind importorskip
 from dispatchlab.questions.lint.provenance import OperatorCalls  # noqa: E402
-from dispatchlab.questions.lint.rule import Subject  # noqa: E402
+from dispatchlab.questions.lint.rule import Finding, Subject  # noqa: E402
 from dispatchlab.questions.lint.run import lint, lint_source  # noqa: E402
 from dispatchlab.questions.sources.replay_on_lab import for_registry  # noqa: E402
 from dispatchlab.registries.file import open_bundled  # noqa: E402
@@ -31,10 +31,15 @@ def library() -> Iterator[object]:
 
 def found(name: str, *codes: str) -> list[str]:
     """The codes that lint reports for an operator of this process."""
+    return [finding.code for finding in linted(name, *codes)]
+
+
+def linted(name: str, *codes: str) -> Sequence[Finding]:
+    """The findings of lint for an operator of this process."""
     registry = record_operators((f"{NAMESPACE}::{name}",))
     calls = {name: OperatorCalls(functions) for name, functions in called_functions().items()}
     subject = Subject(registry, Fill(for_registry("strict"), registry.fallbacks), calls=calls)
-    return [finding.code for finding in lint(subject, selected(codes), source=name).findings]
+    return lint(subject, selected(codes), source=name).findings
 
 
 def traces(call: Callable[..., object]) -> bool:
@@ -96,6 +101,56 @@ def test_custom_op_that_writes_is_no_override() -> None:
     assert len(record_operators((f"{NAMESPACE}::writes",)).operators[0].kernels_at(DispatchKey.ADInplaceOrView)) == 2
     assert found("writes", "DL002", "DL006", "DL010") == []
     made._lib._destroy()
+
+
+class Fills(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    """Fills its first argument, and returns twice its values: the gradient is zero."""
+
+    @staticmethod
+    def forward(ctx, x):  # type: ignore[no-untyped-def]
+        with torch._C._AutoDispatchBelowAutograd():
+            return getattr(torch.ops, NAMESPACE).fills(x)
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        return torch.zeros_like(grad)
+
+
+def test_the_formula_that_lint_advises_for_a_custom_op_that_writes_is_accepted_and_runs(library: object) -> None:
+    def body(x):  # type: ignore[no-untyped-def]
+        return x.fill_(1) * 2
+
+    schema = "(Tensor(a!) x) -> Tensor"
+    made = torch.library.custom_op(f"{NAMESPACE}::fills", body, mutates_args=("x",), schema=schema)
+    (finding,) = linted("fills", "DL002", "DL010")
+    with pytest.raises(RuntimeError, match="functional operator"):
+        made.register_autograd(lambda ctx, grad: grad)
+    with pytest.raises(RuntimeError, match="no autograd formula"):
+        made(torch.ones(3, requires_grad=True) * 1).sum().backward()
+    advice, _, rest = finding.fix.partition(", where fn applies a torch.autograd.Function")
+    assert (finding.code, rest) == ("DL010", ", if it has a gradient")
+    exec(advice, {"lib": library, "fn": Fills.apply})
+    x = torch.ones(3, requires_grad=True)
+    made(x * 1).sum().backward()
+    assert x.grad.tolist() == [0, 0, 0]
+    assert found("fills", "DL002", "DL010") == []
+    made._lib._destroy()
+
+
+@pytest.mark.parametrize("key", ["CompositeExplicitAutograd", "Meta"])
+def test_the_fix_for_a_kernel_over_that_of_a_custom_op_replaces_nothing(library: object, key: str) -> None:
+    """The function at the line of custom_op stays: without it there is no operator."""
+    name = f"over_{key}".lower()
+    shape = "(Tensor x) -> Tensor"
+    made = torch.library.custom_op(f"{NAMESPACE}::{name}", lambda x: x.sin(), mutates_args=(), schema=shape)
+    library.impl(name, torch.empty_like, key, allow_override=True)  # type: ignore[attr-defined]
+    advice = {finding.code: finding.fix for finding in linted(name, "DL002")}["DL002"]
+    clean = torch.library.custom_op(f"{NAMESPACE}::{name}_2", lambda x: x.sin(), mutates_args=(), schema=shape)
+    exec(advice.partition(", in place of")[0].replace(name, f"{name}_2"), {"torch": torch, "fn": torch.empty_like})
+    assert found(f"{name}_2", "DL002") == []
+    assert traces(clean) is (key == "Meta")
+    for each in (made, clean):
+        each._lib._destroy()
 
 
 def test_a_meta_kernel_alone_is_reported_where_calls_raise(library: object) -> None:

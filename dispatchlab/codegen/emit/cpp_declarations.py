@@ -376,17 +376,15 @@ def _kernel_declaration(function: NativeFunction, kernel: BackendKernel) -> str:
     style = of.style(symint=kernel.takes_symint, native=True)
     default = not parts.outs
     arguments = [
-        _native_option(one.name, default=default) if one in parts.options else of.bind(one, style, default=default)
+        Binding(f"::std::optional<{_OPTION_TYPES.get(one.name)}>", one.name, "{}" if default else None)
+        if one in parts.options
+        else of.bind(one, style, default=default)
         for one in (*parts.inputs, *parts.outs)
     ]
     return f"TORCH_API {style.results(of.schema.returns)} {kernel.name}({joined(arguments)});"
 
 
 _OPTION_TYPES = {"dtype": "at::ScalarType", "layout": "at::Layout", "device": "at::Device", "pin_memory": "bool"}
-
-
-def _native_option(name: str, *, default: bool) -> Binding:
-    return Binding(f"::std::optional<{_OPTION_TYPES.get(name)}>", name, "{}" if default else None)
 
 
 def meta_declaration(group: FunctionGroup) -> str:

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from dispatchlab.call.operators import Operator
-from dispatchlab.call.python_arg_parser import Parameter
 from dispatchlab.call.tensor import Tensor, tensor
 from dispatchlab.call.torch_handlers import FUNCTION, FunctionState, function_thread, handles, special
 from dispatchlab.errors import CallError, ErrorKind
@@ -64,7 +63,9 @@ class Functions(Mapping[str, Function]):
             if name.namespace == NAMESPACE and not name.name.startswith("_"):
                 found.setdefault(name.name, []).append(lab(str(name.without_namespace)))
         implementations = {
-            base: _implementation(base, sorted(operators, key=lambda one: _rank(one.name.overload)))
+            base: _implementation(
+                base, sorted(operators, key=lambda one: (one.name.overload not in ("", "Tensor"), one.name.overload))
+            )
             for base, operators in sorted(found.items())
         }
         wrap = functools.partial(_overridable, self.Tensor, lab)
@@ -178,10 +179,6 @@ _COMPARISONS = ("__lt__", "__le__", "__gt__", "__ge__", "__ne__")
 _TENSOR = "A tensor with the functions as methods and operators."
 
 
-def _rank(overload: str) -> tuple[bool, bool, str]:
-    return overload != "", overload != "Tensor", overload
-
-
 _NOT_THIS_ONE = (ErrorKind.WRONG_TYPE, ErrorKind.MISSING_ARGUMENT, ErrorKind.EXTRA_ARGUMENT)
 
 
@@ -286,15 +283,12 @@ def _in_order(entry: OverridableFunction, args: tuple[Any, ...], kwargs: Mapping
         bound = entry.parser.bind(args[len(itself) :], kwargs, _is_anything)
     except TypeError as error:
         raise CallError(ErrorKind.WRONG_TYPE, str(error)) from None
-    values = tuple([bound.values[one.name] for one in bound.signature.parameters if _counts(one, bound.values)])
+    # Only the handlers of arguments count that are given and fit because of a handler.
+    counting = [one.name for one in bound.signature.parameters if one.type != _ANY]
+    values = tuple([bound.values[name] for name in counting if name in bound.values])
     # Integers that are given one by one come before the tensor itself.
     one_by_one = itself and bound.signature.takes_varargs and len(args) > 1 and not isinstance(args[1], list | tuple)
     return (*values[:1], *itself, *values[1:]) if one_by_one else (*itself, *values)
-
-
-def _counts(parameter: Parameter, values: Mapping[str, object]) -> bool:
-    """Return whether the handler of an argument counts: the argument is given, and fits only because of a handler."""
-    return parameter.name in values and parameter.type != _ANY
 
 
 _ANY = SimpleType("Any")

@@ -35,7 +35,8 @@ from dispatchlab.questions.imports.import_orders import (
     fixed_text,
     one_order_text,
 )
-from dispatchlab.questions.lint.rule import Identity, Level, cause_counts
+from dispatchlab.questions.lint.order_rules import NEVER_RUNS
+from dispatchlab.questions.lint.rule import Identity, cause_counts
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import NothingToLintError, lint_source
 from dispatchlab.questions.record.check_record import compare_with_record
@@ -201,7 +202,7 @@ def _with_fixed_orders(report: CheckReport) -> CheckReport:
     fixed = [
         fixed_text([owner(debug) for debug in one.owners], str(one.key), one.operator, report.packages[0])
         for one in report.findings
-        if one.code == "DL002" and one.level is Level.INFORMATION and len({*map(file_in, one.owners)}) > 1
+        if one.code == "DL002" and NEVER_RUNS in one.message and len({*map(file_in, one.owners)}) > 1
     ]
     if not fixed:
         return report

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from dispatchlab.model.registration import Registration, describe, shown_text
+from dispatchlab.model.registration import describe, shown_text
 from dispatchlab.questions.check.report import Question
 from dispatchlab.questions.imports.import_orders import ImportComparison
 from dispatchlab.questions.lint.rule import Finding, Kind, Level
@@ -89,10 +89,6 @@ def import_findings(imports: ImportComparison) -> Iterator[Finding]:
         yield Finding(_ORDER.code, operator, None, one.cause, owners, Level.ERROR, fix=one.fix)
 
 
-def _operator(registrations: Sequence[Registration], parts: Sequence[int]) -> str:
-    return next((str(name) for at in parts for name in operators_named_by((registrations[at],))), "")
-
-
 _LONG = 160
 
 
@@ -118,7 +114,7 @@ def upgrade_findings(found: PackageUpgrade, scenario: Scenario, *, to: str) -> I
 
     for each in found.refused:
         registration = by_text.get(each.registration)
-        operator = "" if registration is None else _operator((registration,), (0,))
+        operator = "" if registration is None else next(map(str, operators_named_by((registration,))), "")
         debug = "" if registration is None else shown_text(registration)
         if each.before is None:
             yield finding(

@@ -73,8 +73,9 @@ def _details(group: FindingGroup, checkout: Checkout) -> Iterator[b.Inline]:
 def _others(group: FindingGroup, shared: Mapping[tuple[str, int], int]) -> b.Cell:
     """Return the operators with the same cause."""
     others = [f"{finding.operator}{_site(finding, shared)}" for finding in group.findings[1:]]
-    text = b.Line(f"the same: {', '.join(others)}")
-    return b.Cell(b.Folded(f"the same: {first_of(others, OTHERS)}", (text,)) if others else "")
+    same = "the same" if group.first.fix == group.first.fix_of_any else "the same with its own name"
+    text = b.Line(f"{same}: {', '.join(others)}")
+    return b.Cell(b.Folded(f"{same}: {first_of(others, OTHERS)}", (text,)) if others else "")
 
 
 def _site(finding: Finding, shared: Mapping[tuple[str, int], int]) -> str:

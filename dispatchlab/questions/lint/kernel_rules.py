@@ -110,7 +110,7 @@ def _no_formula(subject: Subject, operators: Iterable[RecordedOperator]) -> Iter
             continue
         calls = subject.calls_of(operator)
         if calls.is_custom_op:
-            if not calls.has_formula:
+            if not calls.has_formula and all(one.debug == operator.debug for one in _own(operator, "Autograd")):
                 yield _found_without_formula(
                     operator, DispatchKey.Autograd, operator.debug, "backward through it raises"
                 )
@@ -140,7 +140,9 @@ def registers_formula(operator: RecordedOperator, key: DispatchKey) -> str:
     schema = parsed_schema(operator)
     values = () if schema is None else (*schema.arguments, *schema.returns)
     if any(value.alias is not None for value in values):
-        return f'lib.impl("{operator.name.without_namespace}", fn, "{key}"), where fn applies a torch.autograd.Function'
+        more = "" if operator.active_at(key) is None else ", allow_override=True"  # as custom_op registers one
+        call = f'lib.impl("{operator.name.without_namespace}", fn, "{key}"{more})'
+        return f"{call}, where fn applies a torch.autograd.Function"
     return f'torch.library.register_autograd("{operator.name}", backward, setup_context=...)'
 
 

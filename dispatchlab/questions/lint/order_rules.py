@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from dispatchlab.model.keys import DispatchKey
 from dispatchlab.questions.certify.certificate import Cause, OrderReason, is_of_custom_op, overrides_of
 from dispatchlab.questions.coverage.coverage_on_lab import stale_text
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
@@ -17,25 +18,31 @@ if TYPE_CHECKING:
 
 
 _KEYS_SHOWN = 4
+NEVER_RUNS = "which never runs"
+"""What DL002 says of a kernel that loses in every order of imports."""
 
 
 @rule("DL002")
 def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     packages = Packages(subject.recorded)
     for operator in operators:
+        is_custom_op = subject.calls_of(operator).is_custom_op
         for key, kernels in overrides_of(operator):
+            if is_custom_op and key is DispatchKey.Autograd and kernels[1].debug == operator.debug:
+                continue  # an Autograd kernel in place of the one that custom_op registers
             debugs = tuple(kernel.debug for kernel in kernels)
             by_torch = all(packages.is_torch(operator, key, debug) for debug in debugs)
             if by_torch or is_of_custom_op(operator, key, kernels):
                 continue
             winner, *losers = kernels
+            files = list(dict.fromkeys(map(file_in, debugs)))
             them = " and of ".join(owner(kernel.debug) for kernel in losers)
             fixed = packages.are_one(operator, [(key, debug) for debug in debugs])
             of_torch = all(packages.is_torch(operator, key, debug) for debug in debugs[1:])
             which = (
                 "PyTorch's own, for every program that imports it"
                 if of_torch
-                else "which never runs"
+                else NEVER_RUNS
                 if fixed
                 else "because it came later; in another order of imports, another one wins"
             )
@@ -44,9 +51,11 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
                 key,
                 f"the kernel from {owner(winner.debug)} overrides that of {them}, {which}",
                 debugs,
-                Level.INFORMATION if fixed else Level.WARNING,
-                cause=" over ".join(dict.fromkeys(file_in(debug) for debug in debugs)),
-                fix=f"remove the kernel from {them.replace(' and of ', ' and that from ')}"
+                Level.INFORMATION if fixed and not all(one.endswith(".py") for one in files) else Level.WARNING,
+                cause=" over ".join(files),
+                fix=_fix_of_custom_op(operator, key)
+                if is_custom_op and kernels[1].debug == operator.debug
+                else "remove one of the kernels, or register it at another key"
                 if fixed
                 else "define an operator of your own, and call that one"
                 if of_torch
@@ -54,6 +63,13 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
                 f'lib.impl("{operator.name.without_namespace}", fn, "{key}", allow_override=True)',
             )
     yield from _overwritten(subject.python)
+
+
+def _fix_of_custom_op(operator: RecordedOperator, key: DispatchKey) -> str:
+    """Return the call that adds a function to an operator of custom_op, in place of a kernel over its own."""
+    if key is DispatchKey.Meta:
+        return f'torch.library.register_fake("{operator.name}")(fn), in place of the Meta kernel'
+    return f'torch.library.register_kernel("{operator.name}", "cpu")(fn), in place of the {key} kernel'
 
 
 def _overwritten(registrations: Iterable[PythonRegistration]) -> Iterator[Found]:
@@ -65,7 +81,7 @@ def _overwritten(registrations: Iterable[PythonRegistration]) -> Iterator[Found]
             continue
         sites = [f"registered at {one.site or one.function}" for one in (winner, *losers)]
         fixed = len({site.partition("/")[0] for site in sites}) == 1
-        which = "which never runs" if fixed else "because it came later; in another order of imports, another one wins"
+        which = NEVER_RUNS if fixed else "because it came later; in another order of imports, another one wins"
         where = f"{winner.registry}{f' {key}' if key else ''}"
         them = " and of ".join(dict.fromkeys(map(owner, sites[1:])))
         yield Found(

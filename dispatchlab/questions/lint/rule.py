@@ -98,13 +98,18 @@ class Finding:
         namespace, is_operator, _ = self.operator.partition("::")
         return namespace if is_operator else namespace.partition(".")[0]
 
+    @property
+    def fix_of_any(self) -> str:
+        """The fix without the name of the operator."""
+        return self.fix.replace(self.operator, "...").replace(f'"{self.operator.partition("::")[2]}"', "...")
+
     def __str__(self) -> str:
         return f"{self.operator}: {self.code}{'' if self.key is None else f' {self.key}'}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
 class FindingGroup:
-    """Findings of one rule with one cause, in one namespace.
+    """Findings of one rule with one cause and one fix, in one namespace; the fix may contain the operator's name.
 
     Args:
         findings: by operator; never empty.
@@ -130,9 +135,10 @@ class FindingGroup:
 
 def grouped(findings: Iterable[Finding]) -> tuple[FindingGroup, ...]:
     """Return the findings by cause, the most harmful first: by level, then by the number of operators."""
-    groups: dict[tuple[str, Level, str, str], list[Finding]] = {}
+    groups: dict[tuple[str, Level, str, str, str], list[Finding]] = {}
     for finding in findings:
-        groups.setdefault((finding.code, finding.level, finding.namespace, finding.cause), []).append(finding)
+        kind = (finding.code, finding.level, finding.namespace, finding.cause, finding.fix_of_any)
+        groups.setdefault(kind, []).append(finding)
     ranked = sorted(groups.items(), key=lambda item: (LEVELS.index(item[0][1]), -len(item[1]), item[0]))
     return tuple(FindingGroup(tuple(found)) for _, found in ranked)
 

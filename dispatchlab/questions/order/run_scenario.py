@@ -80,18 +80,14 @@ def check_subject(scenario: Scenario, options: RunOptions) -> None:
             raise NothingToExploreError(scenario, f"it has {number} in Python only, which cannot be explored here")
         raise NothingToExploreError(scenario, "it has no registrations")
     named = operators_named_by(scenario.registrations)
-    if scenario.operators and named and not set(named) & set(scenario.operators) and not _has_fallback(scenario):
+    fallbacks = [each for one in scenario.registrations for each in inner_of(one) if isinstance(each, Fallback)]
+    if scenario.operators and named and not set(named) & set(scenario.operators) and not fallbacks:
         observed, others = first_of(scenario.operators, _SHOWN), first_of(named, _SHOWN)
         raise NothingToExploreError(
             scenario, f"it observes {observed}, but the registrations are about {others}; observe one of these"
         )
     if options.walk == "sample" and len(scenario.registrations) < _PAIR:
         raise NothingToExploreError(scenario, "it has one registration, so there are no pairs to sample")
-
-
-def _has_fallback(scenario: Scenario) -> bool:
-    """Return whether a registration reaches operators that it does not name."""
-    return any(isinstance(inner, Fallback) for one in scenario.registrations for inner in inner_of(one))
 
 
 _PAIR: Final = 2

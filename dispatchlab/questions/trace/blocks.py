@@ -127,14 +127,14 @@ def _summary(summary: TraceSummary) -> Iterator[Block]:
             count = sum(use.count for use in uses)
             yield Line(f"{count:,} through {what}: {first_of(names, _MOST_NAMES, ' operators')}")
     if summary.kernels:
-        yield from (Line(), Table("Kernels that ran", _HEADS, tuple(map(_use_row, summary.kernels))))
+        rows = tuple(
+            (f"{use.count:,}", f"{use.total_ns / 1000:,.0f}", use.operator, use.key, _use_text(use))
+            for use in summary.kernels
+        )
+        yield from (Line(), Table("Kernels that ran", _HEADS, rows))
 
 
 _HEADS = ("times", "us", "operator", "key", "kernel")
-
-
-def _use_row(use: KernelUse) -> tuple[str, str, str, str, str]:
-    return f"{use.count:,}", f"{use.total_ns / 1000:,.0f}", use.operator, use.key, _use_text(use)
 
 
 def _use_text(use: KernelUse) -> str:

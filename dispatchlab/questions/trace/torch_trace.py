@@ -130,7 +130,7 @@ class _Operator:
         """Return the kernel of a hop with this key set, and a note about it."""
         key = RUNTIME_KEYS[keys.slot()]
         held, computed = self._held.get(key), self._computed.get(key)
-        note = "" if held == computed else f"a stale slot: the table says {_text(computed)}"
+        note = "" if held == computed else f"a stale slot: the table says {computed or 'nothing'}"
         if held is None:
             return None, note if self.snapshot.exists else OPERATOR_GONE
         return TracedKernel(held.debug, held.provenance, self._source(key, held), ""), note
@@ -165,10 +165,6 @@ class _Operator:
         """Return the key of the registration of the kernel in a slot."""
         *aliases, source = aliases_of(held.provenance) or (key,)
         return key_text(next((alias for alias in aliases if self._registered.get(alias) == held.debug), source))
-
-
-def _text(entry: TableEntry | None) -> str:
-    return "nothing" if entry is None else str(entry)
 
 
 def _union(each: Mapping[str, DispatchKeySet]) -> DispatchKeySet:
