@@ -125,7 +125,7 @@ def test_a_fix_says_what_it_does_in_the_words_of_its_changes() -> None:
     report = run_scenario(parse_scenario(f"{{claim: A sentence., registrations: [{three}]}}"), RunOptions()).report
     assert report.reason is not None
     names = "impl test::foo CPU (fn_0), impl test::foo CPU (fn_1) and impl test::foo CPU (fn_2)"
-    both = "register all in one place, so that one order is left"
+    both = "always register them in the same order (in the scenario: `order: [2, 0, 1]`)"
     assert report.reason.fix == f"drop all but one of {names}, or {both}"
     assert [change.dropped for change in report.reason.changes] == [(0, 1), (0, 2), (1, 2), ()]
     assert sorted(report.reason.changes[-1].order) == [0, 1, 2]

@@ -127,29 +127,31 @@ class Kernel:
         return KernelFlags.UNBOXED if self.form is KernelForm.UNBOXED and not self.symint else KernelFlags.BOXED
 
 
-_TEXT: tuple[object, ...] = (str,)
-
-
-def _read_texts(registration: Def | Impl | Fallback | NameOnly | Block) -> None:
-    """Replace the text of a schema, a name or a key by its value.
+class _Registration:
+    """Reads a schema, a name or a key that is given as a text.
 
     Raises:
         ParseError: a text cannot be read.
         UnknownKeyError: no key has that name.
     """
-    for name in ("schema", "operator", "key"):
-        text: object = getattr(registration, name, None)
-        if type(text) is str:
-            from dispatchlab.model.keys import parse_key
-            from dispatchlab.model.schema_parser import parse_name, parse_schema_or_name
 
-            reads: dict[str, Callable[[str], object]]
-            reads = {"schema": parse_schema_or_name, "operator": parse_name, "key": parse_key}
-            object.__setattr__(registration, name, reads[name](text))
+    __slots__ = ()
+    __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        for name in ("schema", "operator", "key"):
+            text: object = getattr(self, name, None)
+            if type(text) is str:
+                from dispatchlab.model.keys import parse_key
+                from dispatchlab.model.schema_parser import parse_name, parse_schema_or_name
+
+                reads: dict[str, Callable[[str], object]]
+                reads = {"schema": parse_schema_or_name, "operator": parse_name, "key": parse_key}
+                object.__setattr__(self, name, reads[name](text))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Def:
+class Def(_Registration):
     """Defines an operator.
 
     >>> from dispatchlab import Def
@@ -177,8 +179,6 @@ class Def:
     location: SourceLocation | None = field(default=None, compare=False)
     kernel_debug: str = ""
 
-    __repr__ = short_repr
-
     if TYPE_CHECKING:
 
         def __init__(
@@ -192,10 +192,6 @@ class Def:
             location: SourceLocation | None = ...,
             kernel_debug: str = ...,
         ) -> None: ...
-
-    def __post_init__(self) -> None:
-        if type(self.schema) in _TEXT or type(self.key) in _TEXT:
-            _read_texts(self)
 
     @property
     def own_impl(self) -> Impl | None:
@@ -211,7 +207,7 @@ class Def:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Impl:
+class Impl(_Registration):
     """Registers a kernel of an operator at a key; None means no key, so CompositeImplicitAutograd.
 
     >>> from dispatchlab import DispatchKey, Impl, parse_name
@@ -225,8 +221,6 @@ class Impl:
     debug: str = ""
     location: SourceLocation | None = field(default=None, compare=False)
 
-    __repr__ = short_repr
-
     if TYPE_CHECKING:
 
         def __init__(
@@ -238,13 +232,9 @@ class Impl:
             location: SourceLocation | None = ...,
         ) -> None: ...
 
-    def __post_init__(self) -> None:
-        if type(self.operator) in _TEXT or type(self.key) in _TEXT:
-            _read_texts(self)
-
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Fallback:
+class Fallback(_Registration):
     """Registers the kernel that every operator falls back to at a key.
 
     >>> from dispatchlab import Dispatcher, DispatchKey, Fallback
@@ -257,15 +247,9 @@ class Fallback:
     debug: str = ""
     location: SourceLocation | None = field(default=None, compare=False)
 
-    __repr__ = short_repr
-
-    def __post_init__(self) -> None:
-        if type(self.key) in _TEXT:
-            _read_texts(self)
-
 
 @dataclass(frozen=True, slots=True, repr=False)
-class NameOnly:
+class NameOnly(_Registration):
     """Keeps an operator's entry alive without a schema or a kernel (`registerName`).
 
     >>> from dispatchlab import Dispatcher, NameOnly, parse_name
@@ -278,15 +262,9 @@ class NameOnly:
     operator: OperatorName
     location: SourceLocation | None = field(default=None, compare=False)
 
-    __repr__ = short_repr
-
-    def __post_init__(self) -> None:
-        if type(self.operator) in _TEXT:
-            _read_texts(self)
-
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Claim:
+class Claim(_Registration):
     """A claim of a namespace, as a DEF library makes; a namespace can have only one claim at a time.
 
     >>> from dispatchlab import Claim, check_order
@@ -297,8 +275,6 @@ class Claim:
     namespace: str
     debug: str = ""
     location: SourceLocation | None = field(default=None, compare=False)
-
-    __repr__ = short_repr
 
 
 class TorchLibraryFunction(WordEnum):
@@ -344,7 +320,7 @@ class TorchLibraryCall:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Block:
+class Block(_Registration):
     """A library with its registrations: one registration, as a static initialiser is.
 
     >>> from dispatchlab import Block, BlockKind, Dispatcher, DispatchKey, Impl, parse_name
@@ -369,12 +345,6 @@ class Block:
     debug: str = ""
     made_by: TorchLibraryCall | None = None
     location: SourceLocation | None = field(default=None, compare=False)
-
-    __repr__ = short_repr
-
-    def __post_init__(self) -> None:
-        if type(self.key) in _TEXT:
-            _read_texts(self)
 
 
 Registration: TypeAlias = Def | Impl | Fallback | NameOnly | Claim | Block

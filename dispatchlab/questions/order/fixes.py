@@ -153,7 +153,9 @@ class _Trial:
         drops = self._drops(candidates) or self._drops(self.scope)
         left = {at: self.tried[Change((at,))].left for at in members}
         is_clean = any(self._try(change).is_clean for change in drops)
-        for order in self._orders(members, [at for at in candidates if at not in members]):
+        dropped = {at for change in drops for at in change.dropped}
+        others = [at for at in candidates if at not in members]
+        for order in self._orders(members, [at for at in others if at in dropped], others):
             if self._try(order).helps and (self._try(order).is_clean or not is_clean):
                 back = tuple(keeping(order.order[::-1], self.scenario.order))
                 is_free = back != order.order and self._try(order._replace(order=back)).helps
@@ -168,18 +170,22 @@ class _Trial:
                 return tuple(change for change in helping if self._try(change).is_clean) or tuple(helping)
         return ()
 
-    def _orders(self, members: Sequence[int], others: Sequence[int]) -> Iterator[Change]:
+    def _orders(self, members: Sequence[int], *groups: Sequence[int]) -> Iterator[Change]:
         """Return the orders to try: first those that leave releases free, then the short ones."""
         met = [[at for at in dict.fromkeys((*sequence, *members)) if at in members] for sequence in self.sequences]
-        defs = [at for at in self.scope if at not in members and at not in others]
-        orders = [[*first, *order] for first in ([], defs, others, [*defs, *others]) for order in met]
-        orders += [[*first, *order, *others] for first in ([], defs) for order in met]
+        defs = [at for at in self.scope if at not in members and at not in groups[-1]]
+        orders = []
+        for others in groups:
+            orders += [[*first, *order] for first in ([], defs, others, [*defs, *others]) for order in met]
+            orders += [[*first, *order, *others] for first in ([], defs) for order in met]
         chosen = [tuple(keeping(order, self.scenario.order)) for order in orders]
         chosen = [order for order in dict.fromkeys(chosen) if len(order) > 1]
         if not self.scenario.modules:
             yield from (Change((), order) for order in chosen)
         if self.example.flaw is Flaw.UNDO:
             yield Change(releases=False)
+        if self.example.flaw in (Flaw.RESIDUE, Flaw.INVARIANT):  # an order with all registrations only hides it
+            return
         yield from (Change((), order, releases=False) for order in chosen)
 
     def _try(self, change: Change) -> _Tried:

@@ -8,13 +8,23 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from dispatchlab.model.registration import Block, Def, Fallback, Impl, Registration, describe, inner_of, shown_text
+from dispatchlab.model.registration import (
+    Block,
+    Def,
+    Fallback,
+    Impl,
+    Registration,
+    describe,
+    inner_of,
+    operators_of,
+    shown_text,
+)
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import TABLES, main_key
 from dispatchlab.prover.checker import diff_sections
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Conflict, Counterexample, Expectation, Exploration, Flaw, Verdict
-from dispatchlab.prover.run_sequence import compare_sequences, on_sandboxes, run
+from dispatchlab.prover.run_sequence import on_sandboxes, run
 from dispatchlab.questions.order.fixes import Change, Fixes, find_fixes, is_definition, near, outcomes
 from dispatchlab.registries.debug_text import keys_text, owner
 from dispatchlab.scenario.scenario import Scenario
@@ -107,11 +117,20 @@ _STALE: Final = re.compile(
 )
 _FALL_THROUGH: Final = "go on to the next key"
 _NOT_REFRESHED: Final = "refreshed: calls use the old entry"
-_MODULES: Final = " (in the file: `modules:`)"
+_REFUSED_DIFFERS: Final = "trying it and being refused differs from never trying it"
+_OWN_SCHEMA: Final = (
+    r"the kernel \(.*?\) at (\w+) does not fit the schema .* The def says [^(]+(\(.*), the kernel's type gives (.*)$"
+)
+_WAYS_OUT: Final = {
+    "arguments and a dispatcher looks at": "pass some of its arguments as lists",
+    "does not fit": "make its kernel and its schema fit",
+}
+"""What helps against a refusal, by a part of its text."""
 _AFTERWARDS: Final = (
     (r" is there after the other order alone", " stays"),
     (r" is (.+) after the other order alone", r" stays \1"),
     (r" is .+ after one order alone", " is gone"),
+    (r"^custom_ops (\w+) of (\S+) by (.+) stays in Python$", r"the custom_op \2 keeps \3 as its \1"),
 )
 """What a difference is where the other sequence is longer, and not in another order."""
 
@@ -129,8 +148,16 @@ class _Stale(NamedTuple):
         """The operator and the keys of these slots."""
         return f"{self.operator} at {keys_text(main_key(list(self.slots)), self.size)}"
 
-    def actions(self, side: int) -> str:
-        """Return what calls do by what the slots should hold (0) or hold (1)."""
+    @property
+    def actions(self) -> tuple[str, str]:
+        """What calls should do, and what they do."""
+        texts = [self._actions(0), self._actions(1)]
+        for at, text in enumerate(texts):
+            if f"fall through to {text.removeprefix('run ')} at" in texts[1 - at]:
+                texts[at] = f"{text} at the key itself"
+        return texts[0], texts[1]
+
+    def _actions(self, side: int) -> str:
         keys_of: dict[str, list[str]] = {}
         main = main_key(list(self.slots))
         for key in (main, *(key for key in self.slots if key != main)):
@@ -187,104 +214,100 @@ class _Pair:
     # -- two states
 
     def _other_state(self) -> Reason:
-        stale, (first, *more) = self._stale(self.example), self._differences() or [FLAWS[self.example.flaw]]
+        stale, (first, *more) = self._stale(), self._differences() or [FLAWS[self.example.flaw]]
         parts = self._parts()
         if stale is not None:
-            kernels = tuple(at for at in parts if self._kernels(at, stale.operator)) or parts
-            owners = [kernel for index in kernels for kernel in self._kernels(index, stale.operator)]
-            if self.example.flaw is Flaw.NON_COMMUTING and len(owners) == 2:
-                return self._stale_pair(kernels)
-            ran = [self._names((at,)) for at in dict.fromkeys(self.example.actual_sequence) if at in kernels]
-            text = (
-                f"calls of {stale.keys} should {stale.actions(0)}, "
-                f"but after {' and then '.join(ran)} they {stale.actions(1)}"
-            )
-            return _cause(text, kernels, self._differences())
+            about = tuple(at for at in parts if stale.operator in map(str, operators_of(self.registrations[at])))
+            kernels = about or parts
+            if self.example.flaw is Flaw.NON_COMMUTING and len(kernels) == 2:
+                return self._stale_pair(stale, kernels)
+            *before, last = dict.fromkeys(at for at in self.example.actual_sequence if at in kernels)
+            wanted, held = stale.actions
+            calls = f"calls there still {held}, and should {wanted}"
+            text = f"{self._names((last,))} does not refresh the slots of {stale.keys}"
+            if before and self.example.flaw is Flaw.INVARIANT:
+                text = f"{self._names(kernels)}, in whatever order, do not refresh the slots of {stale.keys}"
+            return _cause(f"{text}: {calls}", kernels, self._differences())
         functions = {_function(self.registrations[index]): index for index in parts}
         if functions.keys() == {"custom_op", "register_kernel"}:
             kernel, custom_op = (self._names((functions[name],)) for name in ("register_kernel", "custom_op"))
-            text = f"{kernel} after {custom_op} goes into the library of that custom_op and is released with it"
-            return _cause(f"{text}; before it, the kernel has a library of its own", parts, (first, *more))
+            text = f"{kernel} after {custom_op} puts its kernel into the library of that custom_op, whose release takes"
+            text += " the kernel along; before the custom_op, the kernel has a library of its own, and stays"
+            return _cause(text, parts, (first, *more))
         named = [index for index in parts if (text := owner(shown_text(self.registrations[index]))) and text in first]
         members = tuple(named if len(named) > 1 else parts)
         if functions.keys() == {"custom_op"}:
-            text = f"{self._names(members)} have one name; the later one destroys all that the earlier one registered"
-            return _cause(text, members, (first, *more))
-        if len(named) < 2:
-            first = f"{first}; {self._names(members)} come in another order"
+            text = f"{self._names(members)} have the same name; the later one destroys all that the earlier one"
+            return _cause(f"{text} registered", members, (first, *more))
+        if brought := ", ".join(self._brought(first, members)):
+            first = f"{first} ({brought})"
+        elif len(named) < 2:
+            first = f"{first}; the order of {self._names(members)} decides"
         if self.scenario.modules:
             first = first.replace("the later one wins", "the later import wins")
         return _cause(first, members, more)
 
-    def _stale_pair(self, kernels: Sequence[int]) -> Reason:
-        """Return the cause where the order of two kernels decides what calls run, and no table shows it."""
-        example, others, absent = self._with_others()
-        stale = self._stale(example)
-        assert stale is not None
-        named = {index: self._kernels(index, stale.operator) for index in kernels}
-        kept, silent = (
-            "{} ({})".format(*named[next(step for step in sequence if step in named)][0])
-            for sequence in (example.actual_sequence, example.expected_sequence)
-        )
-        about = f"without {self._names(absent)}, " if absent else ""
-        about = f"beside {self._names(others)}, " if others else about
-        text = (
-            f"{about}{silent} does not refresh the slots of {stale.keys}: after {kept}, calls there still "
-            f"{stale.actions(1)}; before it, they {stale.actions(0)}; PyTorch's dump shows the second result in both"
-        )
-        return _cause(f"{text} orders", kernels, self._differences())
+    def _brought(self, text: str, members: Sequence[int]) -> Iterator[str]:
+        """Yield which registration brings each kernel of a text, for those that are not registered alone."""
+        for at in members:
+            one = self.registrations[at]
+            if isinstance(one, Impl):
+                continue
+            sites = {owner(shown_text(inner)) for inner in inner_of(one)}
+            if isinstance(one, Def):
+                name = f"the def of {one.operator}{f' ({owner(one.debug)})' * (owner(one.debug) not in text)}"
+            else:
+                name, sites = self._names((at,)), sites - {owner(shown_text(one))}
+            if inside := [site for site in sorted(sites) if site in text]:
+                yield f"{' and '.join(inside)} from {name}"
 
-    def _with_others(self) -> tuple[Counterexample, tuple[int, ...], tuple[int, ...]]:
-        """Return the counterexample beside all other kernels of its operators; those kernels; those that hide it."""
-        example, met = self.example, self.example.registrations
-        others = tuple(at for at in near(self.scenario, met) if at not in met)
-        if self.engine is None or self.scenario.modules or not others:
-            return example, (), ()
-        kernels = tuple(at for at in others if not is_definition(self.registrations[at]))
-        sessions = on_sandboxes(self.engine, self.registrations, self.scenario.operators)
-        sequences = example.expected_sequence, example.actual_sequence
-        for first, last in ((others, ()), ((), others)):
-            beside = compare_sequences(sessions, *((*first, *sequence, *last) for sequence in sequences))
-            if beside is not None and beside.flaw is example.flaw and self._stale(beside) is not None:
-                return beside, kernels, ()
-        return example, (), kernels
+    def _stale_pair(self, stale: _Stale, kernels: Sequence[int]) -> Reason:
+        """Return the cause where the order of two registrations decides what calls run, and no table shows it."""
+        met = [at for at in dict.fromkeys(self.example.actual_sequence) if at in kernels]
+        kept, silent = (self._names((at,)).removeprefix(f"impl {stale.operator} ") for at in met)
+        wanted, held = stale.actions
+        text = (
+            f"{silent} does not refresh the slots of {stale.keys}: if it comes after {kept}, calls there still {held}; "
+            f"if it comes before, they {wanted}; PyTorch's dump shows the latter for both orders"
+        )
+        return _cause(text, kernels, self._differences())
 
     # -- what a release or a refusal leaves
 
     def _left_behind(self) -> Reason:
         example, last = self.example, self.example.actual_sequence[-1]
-        stale, differences = self._stale(example), self._differences()
+        stale, differences = self._stale(), self._differences()
         first, *more = differences or [FLAWS[example.flaw]]
         if stale is not None:
-            first, more = f"calls of {stale.keys} should {stale.actions(0)}, but {stale.actions(1)}", differences
+            first, more = "calls of {} should {}, but {}".format(stale.keys, *stale.actions), differences
         for label, now in _AFTERWARDS:
             first = re.sub(label, now, first)
         steps = [step for step in dict.fromkeys(example.actual_sequence) if step >= 0]
         refused = self._refusals(example.actual_sequence)
         if example.flaw is Flaw.RESIDUE and (last >= 0 or refused):
-            who, why = next(iter(refused.items()), (last, "")) if last not in refused else (last, refused[last])
-            before = steps[: steps.index(who)]
-            after = f" after {self._names(before)}" if before else ""
-            made = [step for step in before if _function(self.registrations[step]) == "custom_op"]
-            if made and _function(self.registrations[who]) == "custom_op":
-                first, more = f"all that {self._names(made)} registered is destroyed", [first, *more]
+            who = last if last in refused else next(iter(refused), last)
+            why, before = refused.get(who, ""), steps[: steps.index(who)]
+            names, but, because = self._names((who,)), f"but {first}", [*before]
+            if _function(self.registrations[who]) == "custom_op":
+                made = [step for step in before if _function(self.registrations[step]) == "custom_op"]
+                because, more = [step for step in before if step not in made], [first, *more]
+                names += f" destroys all that {self._names(made)} registered, and"
+                but = "nothing comes back"
+            after = f" because of {self._names(because)}" if because else ""
             if not before and isinstance(self.registrations[who], Def):
-                why = re.sub(
-                    r"the kernel \(.*?\) at (\w+) does not fit the schema of \S+ \(.*?\)",
-                    r"its kernel at \1 does not fit its own schema",
-                    why,
-                )
-            text = f"{self._names((who,))} is refused{after}{f': {why}' * bool(why)}"
-            return _cause(f"{text}; the refusal comes too late: {first}", (who,), more)
+                why = re.sub(_OWN_SCHEMA, r"its kernel at \1 takes \3, and its schema says \2", why)
+            text = f"{names} is refused{after}: {why};" if after else f"{names} is refused{f' ({why})' * bool(why)},"
+            text = f"{text} {but}: {_REFUSED_DIFFERS}"
+            return _cause(text, (who,), more)
         released = [~step for step in example.actual_sequence if step < 0 and step not in example.expected_sequence]
         released = released or [~step for step in example.actual_sequence if step < 0]
         others = [step for step in steps if step not in released and not is_definition(self.registrations[step])]
-        beside = f" while {self._names(others)} is registered" if stale is not None and others else ""
+        is_there = "is" if len(others) == 1 else "are"
+        beside = f" while {self._names(others)} {is_there} registered" if stale is not None and others else ""
         text = f"after the release of {self._names(released)}{beside}, {first}"
         if isinstance(fallback := self.registrations[released[0]], Fallback):
-            alike = [
-                at for at, one in enumerate(self.registrations) if isinstance(one, Fallback) and one.key == fallback.key
-            ]
+            numbered = enumerate(self.registrations)
+            alike = [at for at, one in numbered if isinstance(one, Fallback) and one.key == fallback.key]
             if len(alike) > 1:
                 meet = f"{self._names(alike)} are at one key, where the newest replaces the others"
                 text, released = f"{meet}; after the release of one of them, {first}", alike
@@ -308,27 +331,29 @@ class _Pair:
             met = tuple(step for step in dict.fromkeys(good) if step >= 0 and step != last)
             after = f" after {self._names(met)}" if met else ""
             key = re.search(r"^\+  key: (\w+)$", self.example.diff, re.MULTILINE)
-            left = "but it leaves something behind: a second try is refused" + f": {accepted}" * (not key)
-            left = (
-                f"before the refusal it is set at {key[1]}, and stays there: a second try is refused at that key"
-                if key
-                else left
-            )
-            text = f"{who} is refused{after}: {refusals[last]}; {left}"
+            left = f"a second try is refused: {accepted}"
+            if key:
+                left = f"by then {owner(shown_text(self.registrations[last]))} is set at {key[1]}, and stays there"
+            text = f"{who} is refused{after}, because {refusals[last]}; but {left}: {_REFUSED_DIFFERS}"
             return _cause(text, (*met, last))
         if accepted is not None:
-            reasons = f"{refusals[last]}; {accepted}"
-            return _cause(f"{who} is refused in both orders, and for another reason in each: {reasons}", members)
+            orders = (
+                " and then ".join(self._names((at,)) for at in order if at >= 0 and at != last) for order in (bad, good)
+            )
+            reasons = "; ".join(map("after {}, {}".format, orders, (refusals[last], accepted)))
+            return _cause(f"{who} is refused in both orders, but for different reasons: {reasons}", members)
         when = "before it" if earlier else f"in the order {format_sequence(good)}"
         if earlier and not any(index in good for index in earlier):
             when = "without it"
             itself = "; ".join(
                 refusals[index].partition(" The def ")[0].rstrip(".") for index in earlier if index in refusals
             )
-            if itself:
-                left = f"{self._names(earlier)} is refused ({itself}), but its C++ signature stays"
-                return _cause(f"{left}; after it, {who} is refused too: {refusals[last]}", members)
-            after += ", which is released again" if all(~index in bad for index in earlier) else ""
+            stays = "its C++ signature" if "C++ signature" in refusals[last] else "what it did"
+            left = f"{self._names(earlier)} is refused ({itself}), but {stays} stays; afterwards" if itself else ""
+            if not itself and all(~index in bad for index in earlier):
+                left = f"{self._names(earlier)} is released, but {stays} stays; afterwards"
+            if left:
+                return _cause(f"{left} {who} is refused because of it: {refusals[last]}", members)
         return _cause(f"{who} is refused{after}, and accepted {when}: {refusals[last]}", members)
 
     def _refusals(self, sequence: StepSequence) -> dict[int, str]:
@@ -340,7 +365,10 @@ class _Pair:
         for one in self.registrations:
             if list(map(_name, self.registrations)).count(_name(one)) > 1:  # its text names another one, too
                 refusals = {step: said.replace(f" ({shown_text(one)})", "") for step, said in refusals.items()}
-        advice = r"(: a key has one fallback for all operators)?[:;] release the first.*$|: change one$"
+        advice = (
+            r"( and a second \(.*?\) is refused)?(: a key has one fallback for all operators)?[:;] release the first.*$"
+            r"|: change one$|: pass some of them as lists$"
+        )
         return {step: re.sub(advice, "", said) for step, said in refusals.items()}
 
     # -- the smallest change
@@ -354,7 +382,9 @@ class _Pair:
             words = [f"drop {self._names(members)}" if len(members) == 1 else "keep one of them"]
         is_alone = self.example.registrations == [*members]
         if self.example.flaw is Flaw.RESIDUE and is_alone and all(len(one.dropped) == 1 for one in fixes.drops):
-            words.append("correct what its refusal names")
+            why = "".join(self._refusals(self.example.actual_sequence).values())
+            ways = (way for said, way in _WAYS_OUT.items() if said in why)
+            words.append(next(ways, "correct what its refusal names"))
         return ", or ".join(words) + ("" if fixes.is_whole else "; other registrations may differ as well")
 
     def _drop(self, members: Sequence[int], fixes: Fixes) -> Iterator[str]:
@@ -362,74 +392,86 @@ class _Pair:
         every = sorted({index for indices in dropped for index in indices})
         if not dropped:
             return
-        is_pair = len(members) == 2 and every == sorted(members) and len(dropped) == 2
-        if is_pair and {_function(self.registrations[index]) for index in members} == {"custom_op"}:
-            yield "drop or rename one of the two"
-        elif is_pair:
-            yield "drop one of the two"
-        elif len(dropped) == len(every) > len(dropped[0]) == len(every) - 1 > 1:
+        size, is_pair = len(dropped[0]), len(members) == 2 and every == sorted(members)
+        if is_pair and size == 2:
+            yield "drop both (dropping only one is not enough)"
+        elif is_pair and len(dropped) == 2:
+            is_named = {_function(self.registrations[index]) for index in members} == {"custom_op"}
+            yield f"drop{' or rename' * is_named} one of the two"
+        elif len(dropped) == len(every) > size == len(every) - 1 > 1:
             yield f"drop all but one of {self._names(every)}"
+        elif size > 1:
+            quantity, fewer = ("both", "only one") if size == 2 else ("all of", "fewer")
+            sets = ", or ".join(f"{quantity} {self._names(indices)}" for indices in dropped[:2])
+            yield f"drop {sets} (dropping {fewer} is not enough)"
         else:
             text = f"drop {' or '.join(map(self._names, dropped))}"
-            if len(dropped[0]) > 1:
-                text += " (each alone still differs)" if len(dropped[0]) == 2 else " (fewer still differ)"
-            for index, left in fixes.left.items() if len(dropped[0]) == 1 else ():
+            for index, left in fixes.left.items():
                 if others := [at for at in left if at not in every and not is_definition(self.registrations[at])]:
-                    text += f" (without {self._names((index,))}, {self._names(others)} still differs)"
+                    make = "makes" if len(others) == 1 else "make"
+                    why = f"{self._names(others)} {make} a difference, too"
+                    text += f" (dropping only {self._names((index,))} is not enough: {why})"
             yield text
 
     def _keep(self, members: Sequence[int], fixes: Fixes) -> Iterator[str]:
         if fixes.order is None:
             return
         order, releases = fixes.order.order, fixes.order.releases
-        if self.scenario.modules and fixes.is_free:
-            yield "import one of these modules from the other, so that one order is left"
-        elif self.scenario.modules:
-            yield f"import the modules of {self._names(order)} in this order"
-        elif not order:
+        if self.scenario.modules:
+            last = "import one of these modules from the other, so that one order is left"
+            yield last if fixes.is_free else f"import the modules of {self._names(order)} in this order"
+            return
+        defs = self._defs_before(order)
+        if not order:
             kernels = [at for at, one in enumerate(self.registrations) if not is_definition(one)]
-            yield f"never release {self._names(members)}" if len(kernels) < 2 else f"release nothing{_MODULES}"
+            text = f"never release {self._names(members)}" if len(kernels) < 2 else "release nothing"
         elif releases and fixes.is_free:
-            place = f"register {'both' if len(order) == 2 else 'all'} in one place"
-            yield f"{place}{self._after_define(order)}, so that one order is left"
+            dropped = {index for change in fixes.drops for index in change.dropped}
+            which = "them" if {*order} == dropped else self._names(order)
+            text = f"always register {which} in the same order"
+            text += f", after {self._names(defs)}" if defs else ""
+        elif self.example.flaw is Flaw.UNDO and not releases:
+            text = f"never release {' or '.join(self._names((at,)) for at in order)}, and register them in this order"
         else:
-            names = [self._names((index,)) for index in order]
-            kept = f"keep {' before '.join(names)}" if len(order) == 2 else f"keep this order: {', '.join(names)}"
-            kept += self._after_define(order)
-            yield kept if releases else f"{kept}, and release {'neither' if len(order) == 2 else 'none'}{_MODULES}"
+            names = [self._names((index,)) for index in (*defs, *order)]
+            text = f"keep {names[0]} before {names[1]}" if len(names) == 2 else f"keep this order: {', '.join(names)}"
+            left = "leaves stale slots, too" if self._stale() else "does not restore what was there before"
+            text += "" if releases else f", and release {'neither' if len(names) == 2 else 'none'}: a release {left}"
+        fields = [f"`order: {[*order]}`" if not self.scenario.order else "`order:`"] * bool(order)
+        fields += [] if releases else ["`modules:`, which are never released"]
+        yield f"{text} (in the scenario: {' and '.join(fields)})"
 
-    def _after_define(self, members: Sequence[int]) -> str:
-        """Return `, after DEF`, for calls of torch.library that PyTorch refuses before the def of their operator."""
+    def _defs_before(self, members: Sequence[int]) -> list[int]:
+        """Return the defs that PyTorch needs before calls of torch.library."""
         calls = [at for at in members if _function(self.registrations[at]) not in ("", "define", "custom_op", "impl")]
         around = near(self.scenario, calls) if calls else ()
-        defs = [at for at in around if at not in members and is_definition(self.registrations[at])]
-        return f", after {self._names(defs)}" if defs else ""
+        return [at for at in around if at not in members and is_definition(self.registrations[at])]
 
     # -- parts
 
-    def _stale(self, example: Counterexample) -> _Stale | None:
-        found = _STALE.search(example.diff)
+    def _stale(self) -> _Stale | None:
+        found = _STALE.search(self.example.diff)
         if found is None:
             return None
-        sections = dict(map(_entries, diff_sections(example.diff)))
+        sections = dict(map(_entries, diff_sections(self.example.diff)))
         computed, slots = (sections.get(f"{found['operator']}, {title}", {}) for title in TABLES)
         stale = {key: entries for key, entries in slots.items() if computed.get(key) != entries}
         stale = stale or {found["key"]: (found["wanted"], found["held"])}
-        return _Stale(found["operator"], stale, max(len(stale), int(found["count"] or 1)), self._kernels_after(example))
+        return _Stale(found["operator"], stale, max(len(stale), int(found["count"] or 1)), self._kernels_after())
 
-    def _kernels_after(self, example: Counterexample) -> dict[str, str]:
+    def _kernels_after(self) -> dict[str, str]:
         """Return the kernel that calls run at each key after the second sequence; none without an engine."""
         if self.engine is None:
             return {}
         with on_sandboxes(self.engine, self.registrations, self.scenario.operators)() as session:
-            list(run(session, example.actual_sequence))
+            list(run(session, self.example.actual_sequence))
             rows = [row for snapshot in session.look()[0] for row in (snapshot.slots or "").splitlines()]
         return {key: owner(entry).partition(" [")[0] for key, _, entry in (row.partition(": ") for row in rows)}
 
     def _differences(self) -> list[str]:
         """Return the engine's reasons for the difference, without stale slots; else the first row of each side."""
         known = [line for line in self.example.why if _NOT_REFRESHED not in line]
-        if known or self._stale(self.example) is not None:
+        if known or self._stale() is not None:
             return known
         for title, rows in diff_sections(self.example.diff):
             went, came = (next((row[1:] for row in rows if row[0] == mark), "nothing") for mark in "-+")
@@ -448,17 +490,6 @@ class _Pair:
         moved = moved or [index for index in second if index not in first] or first or second
         kernels = [index for index in moved if not is_definition(self.registrations[index])]
         return tuple(kernels if len(kernels) > 1 else moved)
-
-    def _kernels(self, index: int, operator: str) -> list[tuple[object, str]]:
-        """Return the key and the debug text of each kernel that a registration makes for an operator."""
-        registration = self.registrations[index]
-        namespace = registration.namespace or "" if isinstance(registration, Block) else ""
-        return [
-            (member.key or "CompositeImplicitAutograd", shown_text(member) or shown_text(registration))
-            for member in inner_of(registration)
-            if (isinstance(member, Impl) or (isinstance(member, Def) and member.kernel is not None))
-            and str(member.operator.within(namespace)) == operator
-        ]
 
     def _names(self, indices: Sequence[int]) -> str:
         every = list(map(_name, self.registrations))
