@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from expecttest import assert_expected_inline
 
+from dispatchlab.questions.check.findings import drift_findings
 from dispatchlab.questions.record.blocks import check_view
 from dispatchlab.questions.record.check_record import NoPackagesError, RecordCheck, check_record, compare_records
 from dispatchlab.scenario.load import parse_scenario
@@ -101,6 +102,46 @@ def test_which_of_two_kernels_comes_last_counts() -> None:
         "(Tensor _0) -> () over boxed",
         "boxed over (Tensor _0) -> ()",
     )
+
+
+def test_which_of_two_like_kernels_comes_last_counts() -> None:
+    fast, slow = (CPU.replace("ops.py:2", f"{file}.py:2") for file in ("fast", "slow"))
+    later = fast.replace("py:2", "py:7")
+    assert checked(DEF + fast + slow, DEF + later + slow).exit_code == 0  # lines alone move with every edit
+    found = checked(DEF + fast + slow, DEF + slow + later)
+    assert_expected_inline(
+        check_view(found).text(),
+        """\
+mine.yaml: mine registers something else: 1 changed (3 registrations then, 3 now)
+mine::foo
+  changed: the winner of mine::foo at CPU, registered at mine/fast.py:7
+    - mine/slow.py:2
+    + mine/fast.py:7
+if this is right, record it again: dispatchlab record mine -o mine.yaml
+""",
+    )
+    (finding,) = drift_findings(found)
+    assert "the winner of mine::foo at CPU changed since mine.yaml was recorded: mine/slow.py:2 -> mine/fast.py:7" in (
+        finding.message
+    )
+    assert checked(DEF + fast + later, DEF + later + fast).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "winner"),
+    [
+        (
+            "  - fallback: boxed\n    dispatch: PrivateUse1\n    debug: registered at mine/ops.py:3\n",
+            "fallback PrivateUse1",
+        ),
+        (FAKE, "register_fake mine::foo"),
+    ],
+)
+def test_the_winner_of_whatever_is_overwritten_counts(body: str, winner: str) -> None:
+    one, other = (body.replace("mine/ops", f"mine/{file}") for file in "ab")
+    changes = checked(DEF + one + other, DEF + other + one).changes
+    assert f"the winner of {winner}" in [change.registration for change in changes]
+    assert checked(DEF + one + other, DEF + one + other).exit_code == 0
 
 
 def test_a_scenario_that_names_no_packages_is_refused(tmp_path: Path) -> None:

@@ -209,6 +209,11 @@ def _changes(name: str, before: list[_Item], after: list[_Item]) -> Iterator[Rec
     """Return the changes; if a name has several registrations, the last is in force, so their order is compared."""
     olds, news = ([item.value for item in side] for side in (before, after))
     if olds == news:
+        if len(news) > 1 and _winner(before) != _winner(after):
+            was, now = (side[-1].debug.removeprefix("registered at ") for side in (before, after))
+            kind, _, rest = name.partition(" ")
+            winner = f"the winner of {rest.replace(' ', ' at ') if kind == 'impl' else name}"
+            yield RecordChange(ChangeKind.CHANGED, winner, after[-1].operator, was, now, after[-1].debug)
         return
     _, differing = paired(before, after, lambda item: item.value)
     if not differing:
@@ -220,6 +225,17 @@ def _changes(name: str, before: list[_Item], after: list[_Item]) -> Iterator[Rec
         kind = ChangeKind.CAME if old is None else ChangeKind.WENT if new is None else ChangeKind.CHANGED
         before_value, after_value = (None if each is None else each.value for each in (old, new))
         yield RecordChange(kind, name, item.operator, before_value, after_value, item.debug)
+
+
+def _winner(items: list[_Item]) -> tuple[str, int]:
+    """Return the file of the last registration, and how many later lines of that file register the same.
+
+    Lines alone move with every edit; a path of C++ changes with the folder of the build.
+    """
+    sites = [item.debug.removeprefix("registered at ").partition(" ")[0].rpartition(":") for item in items]
+    path = sites[-1][0]
+    lines = [int(line) for file, _, line in sites if file == path and line.isdecimal()]
+    return path if path.endswith(".py") else path.rpartition("/")[2], sum(line > lines[-1] for line in lines)
 
 
 _PLAIN = (TorchLibraryFunction.DEFINE, TorchLibraryFunction.IMPL)
