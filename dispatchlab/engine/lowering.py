@@ -203,7 +203,9 @@ def _block_calls(block: Block, semantics: Semantics) -> Iterator[tuple[Primitive
         return
     if block.kind in (BlockKind.DEF, BlockKind.FRAGMENT):
         if block.namespace is None:
-            yield (Refused(_wildcard(block)),)
+            needs = f"a {block.kind} library defines operators and so needs a namespace"
+            text = f"{needs}; the wildcard _ is for IMPL libraries"
+            yield (Refused(refusals.refuse(ErrorKind.WILDCARD_NAMESPACE, text, block=f"{block.kind} _")),)
             return
         if block.kind is BlockKind.DEF:
             yield (RegisterClaim(NamespaceVariable(block.namespace), block.debug),)
@@ -222,14 +224,6 @@ def _block_calls(block: Block, semantics: Semantics) -> Iterator[tuple[Primitive
         yield tuple(torch_library_primitives(block, block.made_by, inner, notes=semantics.notes_kernels))
     else:
         yield from content
-
-
-def _wildcard(block: Block) -> RegistrationError:
-    return refusals.refuse(
-        ErrorKind.WILDCARD_NAMESPACE,
-        f"a {block.kind} library defines operators and so needs a namespace; the wildcard _ is for IMPL libraries",
-        block=f"{block.kind} _",
-    )
 
 
 @dataclass(frozen=True, slots=True)

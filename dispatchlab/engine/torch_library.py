@@ -121,7 +121,9 @@ class TorchLibraryPrimitive(Compound):
             if not isinstance(primitive, RegisterImpl) or primitive.entry.key not in keys:
                 continue
             if state.python(self.variable).at(_LIBRARY) != (made,):
-                raise _destroyed(self.name, made)
+                library = f"the library of the custom_op {self.name} ({made.debug})"
+                text = f"{library} was destroyed by another custom_op, which was refused"
+                raise refusals.refuse(ErrorKind.LIBRARY_DESTROYED, text, operator=str(self.name))
             added = self._kernel_in(semantics, made, primitive)
             done: list[Primitive] = []
             try:
@@ -339,7 +341,9 @@ class _RegisterAutocast(TorchLibraryPrimitive):
         for cast in [each.entry.key for each in _impls(self.plain) if each.entry.key]:
             key, entry = PythonKey("py_kernels", str(cast)), state.operator(self.variable)
             if not state.python(self.variable).at(key) and entry is not None and entry.kernels_at(KEY_BIT[cast]):
-                raise _no_python_kernel(self.name, cast)
+                kernel = f"{self.name} has a kernel at {cast} that register_autocast did not make"
+                text = f"{kernel}, and it replaces only a kernel that it made"
+                raise refusals.refuse(ErrorKind.DUPLICATE_KERNEL, text, operator=str(self.name), key=str(cast))
             self._put(state, key, (self,))
         super()._on_operator(semantics, state)
 
@@ -657,27 +661,10 @@ def _no_device(name: OperatorName) -> RegistrationError:
     return refusals.refuse(ErrorKind.OTHER, message, operator=str(name))
 
 
-def _no_python_kernel(name: OperatorName, key: DispatchKey) -> RegistrationError:
-    return refusals.refuse(
-        ErrorKind.DUPLICATE_KERNEL,
-        f"{name} has a kernel at {key} that register_autocast did not make, and it replaces only a kernel that it made",
-        operator=str(name),
-        key=str(key),
-    )
-
-
 def _duplicate_rule(name: OperatorName, on: str, other: str) -> RegistrationError:
     return refusals.refuse(
         ErrorKind.DUPLICATE_RULE,
         f"{name} has a __torch_dispatch__ rule for {on} already ({other}): there is one for each class",
         operator=str(name),
         on=on,
-    )
-
-
-def _destroyed(name: OperatorName, made: OpenCustomOp) -> RegistrationError:
-    return refusals.refuse(
-        ErrorKind.LIBRARY_DESTROYED,
-        f"the library of the custom_op {name} ({made.debug}) was destroyed by another custom_op, which was refused",
-        operator=str(name),
     )

@@ -82,10 +82,6 @@ class Ownership:
             return True
         return path.startswith(self.build) and path.removeprefix(self.build).startswith(_SOURCES)
 
-    def is_own_kernel(self, operator: RecordedOperator, kernel: RecordedKernel) -> bool:
-        """Return whether a kernel of an operator is PyTorch's own."""
-        return self.is_own(str(operator.name), kernel.key, kernel.debug)
-
     def is_own_fallback(self, fallback: RecordedFallback) -> bool:
         """Return whether a backend fallback is PyTorch's own."""
         return self.is_own("", fallback.key, fallback.debug)
@@ -96,8 +92,9 @@ class Ownership:
 
     def foreign_part(self, operator: RecordedOperator) -> RecordedOperator | None:
         """Return an operator without PyTorch's own registrations; None if there are no others."""
-        kernels = with_active(kernel for kernel in operator.kernels if not self.is_own_kernel(operator, kernel))
-        if operator.schema is not None and not self.is_own(str(operator.name), None, operator.debug):
+        name = str(operator.name)
+        kernels = with_active(one for one in operator.kernels if not self.is_own(name, one.key, one.debug))
+        if operator.schema is not None and not self.is_own(name, None, operator.debug):
             return replace(operator, kernels=kernels)
         return RecordedOperator(operator.name, kernels=kernels) if kernels else None
 

@@ -117,10 +117,6 @@ class _Table:
         fallthroughs = {key for key, chosen in held.items() if chosen.fallthrough}
         return cls(held, frozenset(fallthroughs.union(DispatchKey[key] for key in view.skipped)))
 
-    def skipped_from(self, base: DispatchKeySet) -> DispatchKeySet:
-        """Return the final key set, without the keys at which the operator has a fallthrough."""
-        return DispatchKeySet(masks(slots_of(self.skipped)).applied(base.bits))
-
 
 def _chosen(row: TableRow) -> Chosen | None:
     if row.stale is None:
@@ -140,7 +136,7 @@ def _first_hop(table: _Table, caller: _Caller) -> Hop:
     everything = arguments | thread.included
     applied = masks_of(thread.included, thread.excluded)
     base = DispatchKeySet((arguments.bits | applied.included) & applied.kept)
-    keys = table.skipped_from(base)
+    keys = DispatchKeySet(masks(slots_of(table.skipped)).applied(base.bits))
     left_out = [*_excluded(everything, base, thread), *_fallthroughs(table, base, keys)]
     left_out.sort(key=lambda left: -left.key.slot)
     why = "the keys of the arguments, plus the keys that the thread includes, minus the keys that it excludes"

@@ -83,7 +83,8 @@ def lint(
     if not chosen and not subject.python and not (subject.earlier is not None and subject.earlier.names):
         raise NothingToLintError(source, "it has no operator")
     looked_at = chosen
-    if base is not None and _same_fallbacks(subject.recorded, base.recorded):
+    fallbacks = {one.key for one in subject.recorded.fallbacks}
+    if base is not None and fallbacks == {one.key for one in base.recorded.fallbacks}:
         before = {str(operator.name): operator for operator in _of(base.recorded, [str(one.name) for one in chosen])}
         looked_at = [operator for operator in chosen if before.get(str(operator.name)) != operator]
     own: list[RecordedOperator] = []
@@ -156,10 +157,6 @@ def _of(recorded: Recorded, names: Collection[str]) -> list[RecordedOperator]:
         return [found for name in names if (found := recorded.operator(name)) is not None]
     wanted = frozenset(names)
     return [operator for operator in recorded if str(operator.name) in wanted]
-
-
-def _same_fallbacks(one: Recorded, other: Recorded) -> bool:
-    return {fallback.key for fallback in one.fallbacks} == {fallback.key for fallback in other.fallbacks}
 
 
 def lint_source(
