@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from linecache import getlines
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 import click
 
@@ -59,25 +60,24 @@ def why(
             raise click.UsageError(
                 "standard input was empty; paste the error, then press Ctrl-D" if text == "-" else f"{text} is empty"
             )
-        _show(format, why_text(given, source or ""))
-        exit_with(1)
+        _show_and_exit(format, why_text(given, source or ""))
     if not program or (program[0].startswith("-") and program[:1] != ("-m",)) or program == ("-m",):
         raise click.UsageError("name a program, as in: dispatchlab why PROGRAM.py, or a traceback with --text FILE")
     outcome = why_program(program)
     if outcome.answer is not None:
-        _show(format, outcome.answer)
-        exit_with(1)
+        _show_and_exit(format, outcome.answer)
     if not outcome.exit_code:
         click.echo("dispatchlab why: the program ended well; nothing to explain", err=True)
-    elif program[:2] == ("-m", "pytest"):
+    elif program[:2] == ("-m", "pytest") or "pytest.main(" in "".join(getlines(program[0])):
         click.echo("dispatchlab why: to see the cause of each failing test, run: pytest --why", err=True)
     exit_with(outcome.exit_code if outcome.exit_code >= 0 else 128 - outcome.exit_code)
 
 
-def _show(format: Format | Literal["github"] | None, answer: Answer) -> None:
+def _show_and_exit(format: Format | Literal["github"] | None, answer: Answer) -> NoReturn:
     from dispatchlab.questions.why.answer_blocks import github_annotation, why_view
 
     if format == "github":
         out(github_annotation(answer))
     else:
         show_view(format, why_view(answer))
+    exit_with(1)

@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from linecache import getlines
 from pathlib import Path
 from traceback import print_exception
 
@@ -83,9 +84,7 @@ def _show(error: BaseException) -> None:
 
 def _answer(error: BaseException, watch: ProgramWatch, program: Sequence[str]) -> Answer:
     later = [*events_in_children(watch, os.environ.get(CHILDREN, ""))]
-    source = ""
-    with suppress(OSError):
-        source = Path(program[0]).read_text(encoding="utf-8", errors="replace")
+    source = "".join(getlines(program[0]))
     answer = why_exception(error, watch, source=source, later=later)
     asserted = isinstance(error, AssertionError) and not str(error).startswith("expected size")
     if asserted and not answer.dispatcher and "torch.compile" in source and program[0] != "-m":
