@@ -318,3 +318,20 @@ def test_a_call_that_goes_nowhere_says_why(arguments: list[str], message: str) -
     code, stdout, stderr = explain(*arguments)
     assert (code, stdout) == (2, "")
     assert message in stderr
+
+
+@pytest.mark.parametrize("argument", ["PrivateUse1", "cuda sparse", "device=cuda", "cpu+xla"])
+def test_a_call_under_a_mode_refuses_an_argument_that_it_cannot_make(argument: str) -> None:
+    code, stdout, stderr = explain("aten::relu", argument, "--mode", "grad")
+    assert (code, stdout) == (2, "")
+    wanted = "expected a value, or some of cpu, cuda, meta, requires_grad, grad"
+    assert f"it cannot use the argument {argument!r}: {wanted}" in " ".join(stderr.split())
+
+
+@pytest.mark.parametrize(
+    "options", [["--exclude", "Autograd"], ["--include", "CPU"], ["--inference-mode"], ["--semantics", "torch-2.13"]]
+)
+def test_a_call_under_a_mode_refuses_options_of_an_explanation(options: list[str]) -> None:
+    code, stdout, stderr = explain("aten::relu", "cpu", "--mode", "grad", *options)
+    assert (code, stdout) == (2, "")
+    assert f"{options[0]} cannot be combined with --mode: leave one of them out" in stderr

@@ -20,6 +20,7 @@ from dispatchlab import __version__
 from dispatchlab.cli import main
 from dispatchlab.commands.overview import COMMANDS, HIDDEN
 from dispatchlab.errors import DispatchLabError
+from tools.scenario_fields import scenario_fields
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "cli.md"
@@ -53,6 +54,16 @@ def test_the_page_about_the_command_line_is_made_from_help() -> None:
         PAGE.parent.mkdir(exist_ok=True)
         PAGE.write_text(page, encoding="utf-8")
     assert PAGE.read_text(encoding="utf-8") == page
+
+
+def test_the_page_about_scenarios_has_all_fields_of_the_schema() -> None:
+    path, mark = ROOT / "docs" / "scenario_format.md", "<!-- the fields of scenario files -->\n"
+    text = path.read_text(encoding="utf-8")
+    page = f"{text.partition(mark)[0]}{mark}\n{scenario_fields()}"
+    if os.environ.get("EXPECTTEST_ACCEPT"):
+        path.write_text(page, encoding="utf-8")
+        text = page
+    assert text == page
 
 
 def test_every_command_has_examples_and_every_option_is_explained() -> None:

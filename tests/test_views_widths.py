@@ -213,6 +213,21 @@ def test_sequences_whose_words_do_not_fit_side_by_side_follow_one_another(monkey
     assert shown.index("one order") < shown.index(first) < shown.index("the other order")
 
 
+@pytest.mark.parametrize("width", [120, 80, 60])
+def test_a_stale_slot_says_what_calls_use_and_what_it_should_hold(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", str(width))
+    source = ["--from", "scenarios/defects/stale_slots_torch.yaml"]
+    shown = run("dump", "test::foo", *source, "--semantics", "torch-2.13", "--format", "rich").stdout
+    check_width(shown, width)
+    stale = shown.partition("Stale slots (")[2].partition("\n\n")[0]
+    assert "  AutogradCPU\n      calls use fn_math [math kernel]\n      should hold" in stale
+    words = " ".join(stale.split())
+    fallback = "aten/src/ATen/core/VariableFallbackKernel.cpp:66 [backend fallback]"
+    assert f"AutogradCPU calls use fn_math [math kernel] should hold {fallback}" in words
+    assert stale.count("calls use ") == stale.count("should hold") == int(stale.partition(")")[0])
+
+
 def check_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No word of what a command shows is broken."""
     monkeypatch.chdir(ROOT)

@@ -1,7 +1,7 @@
 """The hook of mkdocs: pages that are made while the site is built, links that leave docs/, and pictures.
 
 mkdocs.yml names this file. The pages that are made: the API reference, one page for each topic of `scenarios/`, the
-fields of scenario files, the list of lint rules, the pages of causes, the notebooks with what their cells show,
+list of lint rules, the pages of causes, the notebooks with what their cells show,
 CONTRIBUTING.md and CHANGELOG.md. A link from docs/ to another file of the checkout leads to its page on the site, or
 else to the file on GitHub; a file that does not exist is an error.
 """
@@ -33,7 +33,7 @@ if str(ROOT) not in sys.path:
 
 from dispatchlab.questions.lint.rules import RULES  # noqa: E402  # of this checkout
 from dispatchlab.questions.why.cause import Cause, causes  # noqa: E402
-from dispatchlab.scenario.load import json_schema, load_scenario  # noqa: E402
+from dispatchlab.scenario.load import load_scenario  # noqa: E402
 
 _LOG = logging.getLogger("mkdocs.hooks.site_pages")
 SOURCE = "https://github.com/dispatchlab/dispatchlab"
@@ -194,61 +194,6 @@ def _shown(code: str, names: dict[str, Any]) -> str:
     )
 
 
-# -- the fields of scenario files
-
-
-def scenario_fields() -> str:
-    """Tables of all fields of scenario files, made from the JSON Schema."""
-    schema = json.loads(json.dumps(json_schema()))
-    kinds = schema["$defs"]
-    parts = ["## The file\n\n", _fields_table(schema)]
-    for each in kinds["registration"]["oneOf"]:
-        name = each["$ref"].rpartition("/")[2]
-        title = kinds[name]["title"]
-        parts += [f"\n## {title[0].upper()}{title[1:]}\n\n", _fields_table(kinds[name])]
-        for field, shape in kinds[name]["properties"].items():
-            if "properties" in shape:
-                parts += [f"\n### `{field}` of {title}\n\n", _fields_table(shape)]
-    return "".join(parts)
-
-
-def _fields_table(shape: dict[str, Any]) -> str:
-    rows = ["| field | is | meaning |\n|---|---|---|\n"]
-    for name, field in shape["properties"].items():
-        required = ", required" if name in shape.get("required", ()) else ""
-        meaning = field.get("description", "").replace("|", "\\|")
-        rows.append(f"| `{name}` | {_kind(field)}{required} | {meaning} |\n")
-    return "".join(rows)
-
-
-_FEW = 15
-
-
-def _kind(field: dict[str, Any]) -> str:
-    """What stands in a field, in words."""
-    match field:
-        case {"$ref": str(where)} if where.endswith("key"):
-            return "a [dispatch key](concepts.md#dispatch-keys)"
-        case {"$ref": str(where)} if where.endswith("nested"):
-            return "a def, an impl or a fallback"
-        case {"$ref": _}:
-            return "a registration"
-        case {"enum": [*values]} if len(values) <= _FEW:
-            return " \\| ".join(f"`{value}`" for value in values)
-        case {"enum": _}:
-            return "a [dispatch key](concepts.md#dispatch-keys)"
-        case {"anyOf": [*several]}:
-            return ", or ".join(dict.fromkeys(_kind(one) for one in several))
-        case {"type": "array", "items": items}:
-            return f"a list: {_kind(items)}"
-        case {"type": "object"}:
-            return "a mapping"
-        case {"type": "integer"}:
-            return "a number"
-        case _:
-            return "text"
-
-
 # -- lint rules
 
 
@@ -389,9 +334,8 @@ _FENCE = re.compile(r"^ *(```+|~~~+)")
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Point links at pages of the site, and draw pictures inside of the page."""
     here = page.file.src_uri
-    text = markdown.replace("<!-- the fields of scenario files -->", scenario_fields())
     lines, fence = [], ""
-    for line in text.splitlines():
+    for line in markdown.splitlines():
         found = _FENCE.match(line)
         if found is not None and (not fence or line.strip() == fence):
             fence = "" if fence else found[1]

@@ -18,6 +18,9 @@ from dispatchlab.commands.options import (
 )
 from dispatchlab.commands.output import Format, exit_with, note, show_view
 
+IN_MODE = ("cpu", "cuda", "meta", "requires_grad", "grad")
+"""The words that describe a tensor of a call under a mode, which is made on this machine."""
+
 MODES = (
     "fake",
     "make_fx",
@@ -89,6 +92,8 @@ def explain(
       dispatchlab explain my::op cpu --from my_package
       dispatchlab explain my::op --mode compile --from my_package
     """
+    if mode is not None:
+        _check_for_mode(arguments, options)
     source, imports = named_subject(source, [operator])
     if mode is not None:
         from dispatchlab.questions.why.under_mode import call_under_mode, mode_view
@@ -106,3 +111,21 @@ def explain(
     for text in explanation_notes(explained):
         note(text)
     show_view(format, explanation_view(explained))
+
+
+def _check_for_mode(arguments: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Refuse what a call under a mode would ignore."""
+    for name in ("include", "exclude", "inference_mode", "semantics"):
+        if options[name]:
+            raise click.UsageError(f"--{name.replace('_', '-')} cannot be combined with --mode: leave one of them out")
+    for text in arguments:
+        if (
+            text[:1].isalpha()
+            and text not in ("True", "False", "None")
+            and {*text.replace("+", " ").split()} - {*IN_MODE}
+        ):
+            words = ", ".join(IN_MODE)
+            raise click.UsageError(
+                f"--mode makes the call on this machine, so it cannot use the argument {text!r}: expected a value, or "
+                f"some of {words}"
+            )

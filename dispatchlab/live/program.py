@@ -7,6 +7,7 @@ results: the n-th kernel adds n to its argument. This module only writes text an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.resources import files
 
 from dispatchlab.live.bridge.expressible import NotExpressibleError
 from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey
@@ -15,42 +16,7 @@ from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.schema import FunctionSchema, source_text
 from dispatchlab.model.sequence import StepSequence, format_sequence, python_steps
 
-_PROGRAM = '''\
-"""The same registrations in two orders, and what a call gives after each; found by dispatchlab."""
-
-import torch
-
-REGISTRATIONS = {{
-{registrations}
-}}
-
-
-def after(namespace, *steps):
-    """Register i for each i, release i for each ~i, and call."""
-    libraries = {{}}
-    for step in steps:
-        if step < 0:
-            libraries.pop(~step)._destroy()
-        else:
-            libraries[step] = torch.library.Library(namespace, "FRAGMENT")
-            REGISTRATIONS[step](libraries[step])
-    print("  a call with a tensor of ones that requires grad gives", result(getattr(torch.ops, namespace).{call}))
-{slots}    for library in libraries.values():
-        library._destroy()
-
-
-def result(function, *keys):
-    try:
-        return function(*keys, torch.ones(1, requires_grad=True)).item()
-    except Exception as error:
-        return type(error).__name__
-
-
-print("after {expected_text}")
-after("first_order", {expected})
-print("after {actual_text}")
-after("second_order", {actual})
-'''
+_PROGRAM = files(__package__).joinpath("counterexample_program.txt").read_text(encoding="utf-8")
 
 _SLOTS = """\
     handle = torch._C._dispatch_find_schema_or_throw(f"{{namespace}}::{name}", "{overload}")

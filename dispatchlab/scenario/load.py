@@ -203,12 +203,13 @@ REGISTRY = Field(
     "registry",
     TEXT,
     "The registry that the registrations were added to: the name of a bundled one, such as torch-2.13, or a file "
-    "beside this one. lint, explain, dump, diff, certify and coverage lay the registrations over it.",
+    "beside this one. check, explain, dump, diff, permute and coverage lay the registrations over it.",
 )
 PACKAGES = Field(
     "packages",
     list_of(TEXT, "a list of modules"),
-    "The packages whose import makes these registrations, in order; `dispatchlab record --check` imports them again.",
+    "The packages whose import makes these registrations, in order; `dispatchlab record --check FILE` imports them "
+    "again.",
 )
 CLASSES = Field(
     "classes",

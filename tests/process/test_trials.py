@@ -468,6 +468,19 @@ def plain(x: torch.Tensor) -> torch.Tensor:
     assert re.fullmatch(r"1 operator: \d trials passed, 1 for information \(DL006 below\)", answer.text), answer.text
 
 
+def test_the_trials_of_a_backend_say_where_they_run(tried: Try) -> None:
+    source = """
+import torch
+lib = torch.library.Library("own", "DEF")
+lib.define("twice(Tensor x) -> Tensor")
+lib.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+"""
+    found = tried(source)
+    answer = trials_answer(found, ("module0",), whole=False, is_backend=True)
+    assert answer.text.startswith("1 operator, on the CPU and not on PrivateUse1: ")
+    assert trials_answer(found, ("module0",), whole=False).text.startswith("1 operator: ")
+
+
 def test_compiled_graphs_are_tried_when_asked_for(tried: Try) -> None:
     source = """
 import torch

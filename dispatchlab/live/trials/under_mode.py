@@ -29,7 +29,7 @@ def call_under_mode(operator: str, mode: str, specs: Sequence[str], path: str) -
     Args:
         operator: the full name.
         mode: one of `MODES`.
-        specs: one for each argument: any combination of `cpu`, `meta`, `requires_grad`, or a value in Python syntax.
+        specs: one for each argument: a combination of `cpu`, `cuda`, `meta` and `grad`, or a value in Python syntax.
         path: the JSON file for the observations; it is also written if the call raises.
     """
     op = overload(operator)
@@ -59,13 +59,13 @@ def _inputs(op: Any, specs: Sequence[str]) -> Inputs:
 def _described(inputs: Inputs, specs: Sequence[str]) -> Inputs:
     values = list(inputs.positional)
     for at, spec in enumerate(specs[: len(values)]):
-        words = spec.split()
+        words = spec.replace("+", " ").split()
         try:
             values[at] = ast.literal_eval(spec)
         except (SyntaxError, ValueError):
             if isinstance(values[at], torch.Tensor) and words:
                 values[at] = values[at].to(next((word for word in words if word in ("cpu", "cuda", "meta")), "cpu"))
-                if "requires_grad" in words:
+                if "requires_grad" in words or "grad" in words:
                     values[at] = values[at].float().requires_grad_()
     return Inputs(tuple(values), inputs.named)
 
@@ -181,8 +181,12 @@ def _grad(op: Any, inputs: Inputs, seen: Seen) -> Any:
     return result
 
 
+def _device(inputs: Inputs) -> str:
+    return "cuda" if any(tensor.is_cuda for tensor in tensors_of(inputs.values)) else "cpu"
+
+
 def _autocast(op: Any, inputs: Inputs, seen: Seen) -> Any:
-    with _reached(seen, "reached below autocast"), torch.autocast("cpu", dtype=torch.bfloat16):
+    with _reached(seen, "reached below autocast"), torch.autocast(_device(inputs), dtype=torch.bfloat16):
         return op(*inputs.positional, **inputs.named)
 
 
@@ -192,7 +196,7 @@ def _dtensor(op: Any, inputs: Inputs, seen: Seen) -> Any:
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
-    mesh = init_device_mesh("cpu", (2,))
+    mesh = init_device_mesh(_device(inputs), (2,))
     spread = inputs.map(lambda tensor: distribute_tensor(tensor, mesh, [Replicate()]))
     with _reached(seen, "reached below DTensor"):
         result = op(*spread.positional, **spread.named)

@@ -90,6 +90,8 @@ class TrialProcess:
     def __init__(self, engine: LiveEngine, request: TrialRequest) -> None:
         self._engine, self._request = engine, request
         self._started, self._foreign = False, frozenset[str]()
+        self.is_backend = False
+        """Whether the packages have kernels at PrivateUse1, where no trial runs."""
 
     def facts(self) -> PackageFacts:
         """Import the packages, start the trials, and return the facts of the import.
@@ -101,6 +103,7 @@ class TrialProcess:
         self._started = True
         found: PackageFacts = self._engine.ask(f"{_WORKER}:facts_and_trials", self._request)
         self._foreign = frozenset(found.record.foreign(self._request.packages))
+        self.is_backend = "PrivateUse1" in found.record.text
         return found
 
     def runs(self, limit_s: float) -> list[Run]:
@@ -132,7 +135,12 @@ _REPEATS: Final = {"WHY109": "DL001", "WHY401": "DL006", "WHY531": "DL010"}
 
 
 def trials_answer(
-    found: Sequence[Run], packages: Sequence[str], *, whole: bool, reported: Collection[tuple[str, str]] = ()
+    found: Sequence[Run],
+    packages: Sequence[str],
+    *,
+    whole: bool,
+    reported: Collection[tuple[str, str]] = (),
+    is_backend: bool = False,
 ) -> Answered:
     """Return the findings of the trials, and the command that runs the remaining trials.
 
@@ -141,6 +149,7 @@ def trials_answer(
         packages: the packages.
         whole: whether the trials that need a compiler were run.
         reported: rules and operators of lint findings, which the trials do not report again.
+        is_backend: whether the packages have kernels at PrivateUse1, where no trial runs.
     """
     if not found:
         return Answered(Question.TRIALS, "no operator is registered", asked=False)
@@ -151,7 +160,8 @@ def trials_answer(
     operators = {run.operator for run in runs}
     counts = Counter(run.status for run in runs)
     text = f"{imports}; " * (len(found) > len(runs))
-    text += f"{counted(len(operators), 'operator')}: {counted(counts['passed'], 'trial')} passed"
+    text += f"{counted(len(operators), 'operator')}{', on the CPU and not on PrivateUse1' * is_backend}: "
+    text += f"{counted(counts['passed'], 'trial')} passed"
     failed = [answer for run, answer in found if run.status == "failed" and run.trial != "import"]
     lacking = [answer for answer in failed if answer is not None and answer.code in _LACKING]
     text += f", {len(failed) - len(lacking):,} failed" if len(failed) > len(lacking) else ""

@@ -66,12 +66,18 @@ def operator_blocks(view: OperatorView, *, keys: Collection[str] = (), everythin
     stale: list[Row] = [
         (
             _names(slots.keys),
-            Cell(source(shown_entry(slots.expected)), "code"),
-            Cell(source(shown_entry(slots.actual)), "code"),
+            Cell(
+                Stack(
+                    (
+                        ("calls use ", source(shown_entry(slots.actual))),
+                        ("should hold ", source(shown_entry(slots.expected))),
+                    )
+                )
+            ),
         )
         for slots in table.stale
     ]
-    yield from part("Stale slots", ("keys", "should hold", "calls use"), stale, marked=range(len(stale)))
+    yield from part("Stale slots", ("keys", "kernel"), stale, marked=range(len(stale)))
     own = [group for group in table.fallbacks if group.served and not is_pytorch(group.debug)]
     usual = Counter(kernel.flags for kernel in view.kernels).most_common(1)
     shown = _Usual(usual[0][0] if usual else (), len(types) <= 1)

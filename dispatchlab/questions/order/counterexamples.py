@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from importlib.resources import files
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.errors import DispatchLabError
@@ -19,40 +20,7 @@ from dispatchlab.scenario.folders import SUFFIXES
 from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by
 from dispatchlab.scenario.write import scenario_text
 
-_PROGRAM = '''\
-"""Two sequences that should lead to the same and do not; found by dispatchlab."""
-
-from difflib import unified_diff
-
-from dispatchlab import Dispatcher, RegistrationError
-from dispatchlab.model.kernel_identity import distinguished
-from dispatchlab.scenario import parse_scenario
-
-SCENARIO = parse_scenario({scenario})
-REGISTRATIONS = distinguished(SCENARIO.registrations)  # kernels with one debug text are marked
-
-
-def after(*steps: int) -> list[str]:
-    """What is seen after registering i for each i, and releasing i for each ~i."""
-    dispatcher, held, seen = Dispatcher.for_scenario("{semantics}"), {{}}, []
-    for step in steps:
-        if step < 0:
-            held.pop(~step).release()
-            continue
-        try:
-            held[step] = dispatcher.register(REGISTRATIONS[step])
-        except RegistrationError as error:
-            seen.append(f"{{step}} is refused: {{error}}")
-    for operator in filter(dispatcher.find_op, SCENARIO.operators):
-        seen += dispatcher.dump(operator).splitlines() + dispatcher.dump_slots(operator).splitlines()
-        seen += map(str, dispatcher.violations(operator))
-    return seen
-
-
-expected = after({expected})
-actual = after({actual})
-print(*unified_diff(expected, actual, "expected", "actual", lineterm=""), sep="\\n")
-'''
+_PROGRAM = files(__package__).joinpath("counterexample_program.txt").read_text(encoding="utf-8")
 
 
 class OneSequenceError(DispatchLabError):
