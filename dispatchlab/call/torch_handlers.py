@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from dispatchlab._short_repr import member_repr
 from dispatchlab.call.local_key_set import ExcludeDispatchKeyGuard
@@ -106,6 +106,7 @@ class FunctionGuard:
     """A block that changes the state of a thread for handlers; it may be entered again inside."""
 
     __slots__ = ("_found",)
+    _level: ClassVar[FunctionState]
 
     def __init__(self) -> None:
         self._found: list[FunctionState] = []
@@ -116,23 +117,17 @@ class FunctionGuard:
     def __enter__(self) -> Self:
         special.append(None)
         self._found.append(function_thread.state)
-        function_thread.state = self._wanted(function_thread.state)
+        is_on = self._level is FunctionState.ENABLED
+        function_thread.state = self._level if is_on else max(function_thread.state, self._level)
         return self
 
     def __exit__(self, *error: object) -> None:
         function_thread.state = self._found.pop()
         special.pop()
 
-    @staticmethod
-    def _wanted(found: FunctionState) -> FunctionState:
-        raise NotImplementedError
-
 
 class DisableTorchFunctionSubclass(FunctionGuard):
     """A block in which public functions call no handlers of arguments, only function modes."""
 
     __slots__ = ()
-
-    @staticmethod
-    def _wanted(found: FunctionState) -> FunctionState:
-        return max(found, FunctionState.SUBCLASSES_DISABLED)
+    _level = FunctionState.SUBCLASSES_DISABLED

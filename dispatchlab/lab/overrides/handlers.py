@@ -323,10 +323,7 @@ class DisableTorchFunction(FunctionGuard):
     """
 
     __slots__ = ()
-
-    @staticmethod
-    def _wanted(found: FunctionState) -> FunctionState:
-        return FunctionState.ALL_DISABLED
+    _level = FunctionState.ALL_DISABLED
 
 
 class enable_torch_function(FunctionGuard):
@@ -339,10 +336,7 @@ class enable_torch_function(FunctionGuard):
     """
 
     __slots__ = ()
-
-    @staticmethod
-    def _wanted(found: FunctionState) -> FunctionState:
-        return FunctionState.ENABLED
+    _level = FunctionState.ENABLED
 
 
 def redispatch_function(

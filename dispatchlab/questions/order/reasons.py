@@ -19,7 +19,7 @@ from dispatchlab.model.registration import (
     operators_of,
     shown_text,
 )
-from dispatchlab.model.sequence import StepSequence, format_sequence
+from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import TABLES, main_key
 from dispatchlab.prover.checker import diff_sections
 from dispatchlab.prover.protocol import Engine
@@ -265,6 +265,7 @@ class _Pair:
         """Return the cause where the order of two registrations decides what calls run, and no table shows it."""
         met = [at for at in dict.fromkeys(self.example.actual_sequence) if at in kernels]
         kept, silent = (self._names((at,)).removeprefix(f"impl {stale.operator} ") for at in met)
+        kept, silent = (name.replace("(no key)", "CompositeImplicitAutograd") for name in (kept, silent))
         wanted, held = stale.actions
         text = (
             f"{silent} does not refresh the slots of {stale.keys}: if it comes after {kept}, calls there still {held}; "
@@ -325,24 +326,26 @@ class _Pair:
             return None
         accepted, parts, who = self._refusals(good).get(good[-1]), self._parts(), self._names((last,))
         earlier = tuple(step for step in bad if step >= 0 and step in parts and step != last)
-        after = f" after {self._names(earlier)}" if earlier else f" in the order {format_sequence(bad)}"
+        after = f" after {self._names(earlier)}" if earlier else ""
         members = tuple(dict.fromkeys((*parts, last)))
         if accepted is not None and (bad + good).count(last) > 2:  # it is tried again in one of them
             met = tuple(step for step in dict.fromkeys(good) if step >= 0 and step != last)
             after = f" after {self._names(met)}" if met else ""
             key = re.search(r"^\+  key: (\w+)$", self.example.diff, re.MULTILINE)
             left = f"a second try is refused: {accepted}"
-            if key:
-                left = f"by then {owner(shown_text(self.registrations[last]))} is set at {key[1]}, and stays there"
+            if key and isinstance(self.registrations[last], Fallback):
+                debug = owner(shown_text(self.registrations[last]))
+                left = f"by then {debug} is set at {key[1]}, an earlier key of the alias, and stays there"
             text = f"{who} is refused{after}, because {refusals[last]}; but {left}: {_REFUSED_DIFFERS}"
             return _cause(text, (*met, last))
         if accepted is not None:
-            orders = (
-                " and then ".join(self._names((at,)) for at in order if at >= 0 and at != last) for order in (bad, good)
-            )
-            reasons = "; ".join(map("after {}, {}".format, orders, (refusals[last], accepted)))
-            return _cause(f"{who} is refused in both orders, but for different reasons: {reasons}", members)
-        when = "before it" if earlier else f"in the order {format_sequence(good)}"
+            texts = []
+            for order, reason in ((bad, refusals[last]), (good, accepted)):
+                before = " and then ".join(self._names((at,)) for at in order[:-1] if at >= 0) or "nothing"
+                texts.append(f"{self._names(order[-1:])} is refused after {before}: {reason}")
+            end = "; only the reasons differ" if good[-1] == last else ""
+            return _cause("; ".join(texts) + end, members)
+        when = "before it"
         if earlier and not any(index in good for index in earlier):
             when = "without it"
             itself = "; ".join(
