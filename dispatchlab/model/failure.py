@@ -180,6 +180,7 @@ class Failure:
         device: the name of the PrivateUse1 backend.
         call: the source text of the expression that failed, in the user's innermost frame.
         source: the user's program; empty when it is not known.
+        pasted: whether it was read from a text, so that it happened in another process.
         fake_body: returns the body of a fake kernel for an operator, from a run of its kernel; empty where none is
             known.
     """
@@ -192,6 +193,7 @@ class Failure:
     device: str = ""
     call: str = ""
     source: str = ""
+    pasted: bool = False
     fake_body: Callable[[str], str] = lambda name: ""
 
     @cached_property

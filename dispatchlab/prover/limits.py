@@ -118,7 +118,9 @@ class Watch:
             if now >= self._next_look:
                 self._next_look = now + _LOOK_EVERY_S
                 if used_memory() - self._memory_before >= self._max_memory:
-                    return f"stopped at the bound of {_size_text(self._max_memory)} of memory"
+                    size = self._max_memory / _MIB
+                    bound = f"{size / 1024:.3g} GiB" if size >= 1000 else f"{size:.3g} MiB"
+                    return f"stopped at the bound of {bound} of memory"
         return None
 
     def stop(self, sets: int, states: int, edges: int) -> str | None:
@@ -147,8 +149,3 @@ class Watch:
         self._sets += exploration.sets
         self._states += exploration.states
         self._edges += exploration.edges
-
-
-def _size_text(size: int) -> str:
-    """Return a size in bytes for people."""
-    return f"{size / _MIB / 1024:.3g} GiB" if size >= _MIB * 1000 else f"{size / _MIB:.3g} MiB"

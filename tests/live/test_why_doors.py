@@ -113,6 +113,25 @@ from user code:
     if n == 1:
 """
 
+INDEXED = """torch._dynamo.exc.TorchRuntimeError: RuntimeError when making fake tensor call
+  Explanation: Dynamo failed to run FX node with fake tensors: call_function <built-in function getitem>(*(FakeTensor(\
+..., size=(4,)), FakeTensor(..., size=(4,))), **{}): got RuntimeError('tensors used as indices must be long, int, byte \
+or bool tensors')
+"""
+READ = """Traceback (most recent call last):
+  File "/x/train.py", line 16, in <module>
+    print(f(torch.randn(5)))
+torch._dynamo.exc.UserError: Could not extract specialized integer from data-dependent expression u0 (unhinted: u0).
+
+Caused by: return keep(x) * 2  # x/train.py:15 in f (x/train.py:10 in _)
+
+User Stack (most recent call last):
+  File "/x/train.py", line 15, in f
+    return keep(x) * 2
+  File "/v/site-packages/torch/_library/custom_ops.py", line 863, in __call__
+    return self._opoverload(*args, **kwargs)
+"""
+
 
 @pytest.mark.parametrize(
     ("text", "cause", "fix"),
@@ -169,6 +188,28 @@ from user code:
             "returns 1 gradient, but the operator has 2",
             "return grad, None  # one for each input of forward",
         ),
+        (
+            "TypeError: unsupported operand type(s) for *: 'Meters' and 'int'",
+            "its __torch_dispatch__ or __torch_function__ returned NotImplemented for this operator, aten.mul.Tensor",
+            "if func is torch.ops.aten.mul.Tensor: ...  # in Meters.__torch_dispatch__",
+        ),
+        (
+            "AttributeError: '_OpNamespace' 'geo' object has no attribute 'hulls'",
+            "geo::hulls is not defined in the program: the text does not show what the namespace geo has",
+            "or correct the name",
+        ),
+        (
+            "RuntimeError: Inference tensors cannot be saved for backward. Please do not use Tensors created in",
+            "a tensor made under torch.inference_mode()",
+            "clone the tensor that was made under inference_mode",
+        ),
+        (
+            "AssertionError: Torch not compiled with CUDA enabled",
+            "the PyTorch that raised this was built without CUDA",
+            "torch.cuda.is_available()",
+        ),
+        (INDEXED, "no kernel ran: a traced call gets its dtypes from fake kernels", "dtype=torch.int64  # in the fake"),
+        (READ, "_, the fake kernel of a custom operator, asks for a value", "n = torch.library.get_ctx().new_dynamic"),
         ("what is this", "no known cause", "paste the whole text, from `Traceback` to the error"),
     ],
 )

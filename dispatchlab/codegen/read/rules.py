@@ -28,7 +28,7 @@ from dispatchlab.codegen.read.problems import Rule
 from dispatchlab.codegen.read.schema_parts import SchemaKind, SchemaParts, innermost, options_stand_at
 from dispatchlab.errors import did_you_mean
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import TENSOR, AliasInfo, Argument, ClassType, FunctionSchema, SimpleType, Type
+from dispatchlab.model.schema import TENSOR, AliasInfo, Argument, ClassType, FunctionSchema, SimpleType
 
 
 class BrokenRule(NamedTuple):
@@ -126,7 +126,8 @@ def _names(schema: FunctionSchema, parts: SchemaParts) -> Iterator[BrokenRule]:
 
 def _types(schema: FunctionSchema) -> Iterator[BrokenRule]:
     for one in (*schema.arguments, *schema.returns):
-        if not _is_known(innermost(one.type)):
+        kind = innermost(one.type)
+        if not isinstance(kind, ClassType) and not (isinstance(kind, SimpleType) and kind.name in _TYPES):
             yield BrokenRule(
                 Rule.UNKNOWN_TYPE,
                 f"{one.name or 'a return'} is of type {one.type}, which native functions do not have",
@@ -147,10 +148,6 @@ def _types(schema: FunctionSchema) -> Iterator[BrokenRule]:
 def _is_plain(one: Argument) -> bool:
     type_ = one.type
     return one.alias is None and type(type_) is SimpleType and type_.name in _TYPES
-
-
-def _is_known(type_: Type) -> bool:
-    return isinstance(type_, ClassType) or (isinstance(type_, SimpleType) and type_.name in _TYPES)
 
 
 def _arguments(schema: FunctionSchema, parts: SchemaParts, kind: SchemaKind) -> Iterator[BrokenRule]:

@@ -217,14 +217,10 @@ def _what_to_do(name: str, error: Exception) -> str:
     if missing_library := re.search(r"\b(lib\S+): cannot open shared object file", f"{error} {error.__cause__}"):
         build = f"the installed one is PyTorch {torch().__version__}"
         return f"{at}; {missing_library[1]} is missing: it is of another build of PyTorch or of the system, and {build}"
-    if isinstance(error, (ImportError, OSError)) and not _is_raised_by_its_line(error):
+    raised_by_its_line = any((frame.line or "").startswith("raise ") for frame in _last_frame(error))
+    if isinstance(error, (ImportError, OSError)) and not raised_by_its_line:
         return f"{at}; if {top} is a checkout, `pip install -e .` builds what it lacks"
     return at
-
-
-def _is_raised_by_its_line(error: BaseException) -> bool:
-    """Return whether a line of the package raises an exception with its own text."""
-    return any((frame.line or "").startswith("raise ") for frame in _last_frame(error))
 
 
 def _raised_at(error: BaseException) -> str:

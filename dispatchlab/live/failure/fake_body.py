@@ -17,10 +17,30 @@ _LARGEST: Final = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class Call:
+    """A call of an operator, often with fake tensors."""
+
     operator: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+
+    def real(self, seed: int, grow: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return its arguments with real tensors of the same or larger shapes."""
+        import torch
+        from torch.utils._pytree import tree_map_only
+
+        torch.manual_seed(seed)
+
+        def made(tensor: Any) -> Any:
+            shape = [_hint(size) + (grow if _hint(size) > 1 else 0) for size in tensor.shape]
+            if torch.Size(shape).numel() > _LARGEST:
+                raise ValueError
+            if not tensor.dtype.is_floating_point:
+                return torch.full(shape, seed, dtype=tensor.dtype)
+            return torch.randn(shape).to(tensor.dtype) if seed == 0 else torch.ones(shape, dtype=tensor.dtype)
+
+        args, kwargs = tree_map_only(torch.Tensor, made, (self.args, self.kwargs))
+        return tree_map_only(torch.SymInt, _hint, args), tree_map_only(torch.SymInt, _hint, kwargs)
 
 
 def fake_body(name: str, error: BaseException, watch: ProgramWatch) -> str:
@@ -31,7 +51,7 @@ def fake_body(name: str, error: BaseException, watch: ProgramWatch) -> str:
         error: the exception; its stack contains a call of the operator.
         watch: the noted events, with the arguments of successful calls.
     """
-    call = next(_calls(name, error), None) or _kept_call(name, watch)
+    call = next(calls_of(name, error), None) or _kept_call(name, watch)
     if call is None or _overload(call.operator) is None:
         return ""
     with suppress(TimeoutError, CopyEndedError):
@@ -44,22 +64,33 @@ def _overload(operator: Any) -> Any:
     return operator if hasattr(operator, "_schema") else None
 
 
-def _calls(name: str, error: BaseException) -> Iterator[_Call]:
-    """Return the calls of an operator on the stacks of an exception, the innermost first."""
+def calls_of(name: str, error: BaseException) -> Iterator[Call]:
+    """Return the calls of an operator on the stacks of an exception, the innermost first, and in Dynamo's graph."""
     packet = name.partition(".")[0]
     for raised in reversed(list(raw_chain(error))):
         for frame, _ in reversed(list(walk_tb(raised.__traceback__))):
             names = frame.f_locals
+            node = names.get("node")
+            yield from _traced_calls(packet, node)
             if not isinstance(names.get("args"), tuple | list):
                 continue
-            node = names.get("node")
             for operator in (names.get("func"), names.get("op"), names.get("self"), getattr(node, "target", None)):
                 overload = _overload(operator) if operator is not None else None
                 if overload is not None and str(getattr(overload, "_name", "")).partition(".")[0] == packet:
-                    yield _Call(overload, tuple(names["args"]), dict(names.get("kwargs") or {}))
+                    yield Call(overload, tuple(names["args"]), dict(names.get("kwargs") or {}))
 
 
-def _kept_call(name: str, watch: ProgramWatch) -> _Call | None:
+def _traced_calls(packet: str, node: Any) -> Iterator[Call]:
+    """Return the calls of an operator in the graph of a node that have given a result."""
+    from torch.fx.node import map_arg
+
+    for earlier in reversed(getattr(getattr(node, "graph", None), "nodes", ())):
+        overload = _overload(earlier.target)
+        if "example_value" in earlier.meta and str(getattr(overload, "_name", "")).partition(".")[0] == packet:
+            yield Call(overload, *map_arg((earlier.args, earlier.kwargs), lambda given: given.meta["example_value"]))
+
+
+def _kept_call(name: str, watch: ProgramWatch) -> Call | None:
     import torch
 
     kept = watch.calls.get(name.partition(".")[0])
@@ -67,10 +98,10 @@ def _kept_call(name: str, watch: ProgramWatch) -> _Call | None:
         return None
     namespace, _, base = name.partition(".")[0].partition("::")
     packet = getattr(getattr(torch.ops, namespace), base)
-    return _Call(getattr(packet, packet.overloads()[0]), *kept[0])
+    return Call(getattr(packet, packet.overloads()[0]), *kept[0])
 
 
-def _body(call: _Call) -> str:
+def _body(call: Call) -> str:
     """Return the body; runs in a process that may crash."""
     overload = _overload(call.operator)
     first = _results(overload, call, 0, 0)
@@ -90,27 +121,13 @@ def _body(call: _Call) -> str:
     return f"[{', '.join(parts)}]" if kind.startswith("Tensor[") else f"({', '.join(parts)},)"
 
 
-def _results(overload: Any, call: _Call, seed: int, grow: int) -> tuple[dict[str, Any], list[Any]] | None:
+def _results(overload: Any, call: Call, seed: int, grow: int) -> tuple[dict[str, Any], list[Any]] | None:
     """Return the arguments by name and the results of a call with real tensors of the same or larger shapes."""
     import torch
-    from torch.utils._pytree import tree_leaves, tree_map_only
-
-    torch.manual_seed(seed)
-
-    def real(tensor: Any) -> Any:
-        shape = [_hint(size) + (grow if _hint(size) > 1 else 0) for size in tensor.shape]
-        if torch.Size(shape).numel() > _LARGEST:
-            raise ValueError
-        if not tensor.dtype.is_floating_point:
-            return torch.full(shape, seed, dtype=tensor.dtype)
-        return torch.randn(shape).to(tensor.dtype) if seed == 0 else torch.ones(shape, dtype=tensor.dtype)
-
-    def made(value: Any) -> Any:
-        value = tree_map_only(torch.Tensor, real, value)
-        return tree_map_only(torch.SymInt, _hint, value)
+    from torch.utils._pytree import tree_leaves
 
     try:
-        args, kwargs = made(list(call.args)), made(call.kwargs)
+        args, kwargs = call.real(seed, grow)
         names = [argument.name for argument in overload._schema.arguments]
         found = [leaf for leaf in tree_leaves(overload(*args, **kwargs)) if isinstance(leaf, torch.Tensor)]
     except Exception:

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -194,6 +195,13 @@ def raw_chain(error: BaseException, *, hidden: bool = True) -> Iterator[BaseExce
         current = current.__cause__ or (None if current.__suppress_context__ and not hidden else current.__context__)
 
 
+def inner_frame(text: str, frames: Sequence[Position]) -> tuple[Position, ...]:
+    """Return the innermost line that a message of Dynamo names, if its file is the file of a frame."""
+    told = re.search(r"\nCaused by: .* \(\S*?([^\s/]+):(\d+) in (\S+)\)", text)
+    files = [frame.file for frame in frames if told is not None and Path(frame.file).name == told[1]]
+    return (position_of(files[0], int(told[2]), told[3]),) if told is not None and files else ()
+
+
 def frames_of(error: BaseException, watch: ProgramWatch) -> tuple[tuple[Position, ...], tuple[str, ...]]:
     """Return the user's frames of the first exception in a chain that has such frames, and all functions on its stacks.
 
@@ -218,4 +226,5 @@ def frames_of(error: BaseException, watch: ProgramWatch) -> tuple[tuple[Position
     )
     hidden = len(list(raw_chain(error))) > len(list(raw_chain(error, hidden=False)))
     last = tuple(frame for frame in inner[-1:] if hidden and frame not in found)
-    return (*found, *traced, *last), tuple(functions)
+    known = (*found, *traced, *last)
+    return (*known, *inner_frame(plain_text(error), known)), tuple(functions)

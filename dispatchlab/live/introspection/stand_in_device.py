@@ -328,17 +328,11 @@ def _outputs(op: Any, named: Mapping[str, Any]) -> list[Any]:
 # -- operators for devices alone, which the CPU has no kernel for
 
 
-def _convolution(*positional: Any, **named: Any) -> Any:
-    return torch().convolution(*positional, **named)
-
-
-def _convolution_backward(gradient: Any, input: Any, weight: Any, *rest: Any, **named: Any) -> Any:
-    return torch().ops.aten.convolution_backward(gradient, input, weight, [gradient.shape[1]], *rest, **named)
-
-
 _WRITTEN: Mapping[str, Callable[..., Any]] = {
-    "convolution_overrideable": _convolution,
-    "convolution_backward_overrideable": _convolution_backward,
+    "convolution_overrideable": lambda *positional, **named: torch().convolution(*positional, **named),
+    "convolution_backward_overrideable": lambda gradient, input, weight, *rest, **named: (
+        torch().ops.aten.convolution_backward(gradient, input, weight, [gradient.shape[1]], *rest, **named)
+    ),
 }
 
 

@@ -450,17 +450,14 @@ def _only_new(now: RecordedOperator, new: Sequence[RecordedKernel], *, is_new: b
 
 def _foundations(registrations: Sequence[Registration], dumps: Mapping[str, str], reader: _Reader) -> Iterator[Def]:
     """Return the defs of other packages' operators that these packages have kernels for."""
-    inside = ((each, one) for each in registrations for one in inner_of(each))
-    defined = {str(one.operator.within(_home(each))) for each, one in inside if isinstance(one, Def)}
+    homes = (((isinstance(each, Block) and each.namespace) or "", each) for each in registrations)
+    inside = ((home, one) for home, each in homes for one in inner_of(each))
+    defined = {str(one.operator.within(home)) for home, one in inside if isinstance(one, Def)}
     for name in operators_named_by(registrations):
         operator = None if str(name) in defined else reader.dump(str(name), dumps.get(str(name)))
         for definition in () if operator is None else reader.registrations(operator, def_only=True):
             assert isinstance(definition, Def)
             yield definition
-
-
-def _home(registration: Registration) -> str:
-    return registration.namespace or "" if isinstance(registration, Block) else ""
 
 
 def _namespace(touched: set[OperatorName]) -> str:

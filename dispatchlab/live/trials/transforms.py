@@ -80,11 +80,6 @@ def _dot(left: Any, right: Any) -> float:
     return float((_double(left).conj() * _double(right)).sum().real)
 
 
-def _only_warns(tensor: Any) -> bool:
-    """Return whether autograd has no formula for the operator of a tensor, so that backward warns."""
-    return tensor.grad_fn is not None and "NotImplemented" in tensor.grad_fn.name()
-
-
 def _check_gradient(subject: Subject, given: Inputs, _: Inputs) -> None:
     chosen = any(tensor.requires_grad for tensor in tensors_of(given.values))  # the user says what has a gradient
     double = given.map(_double)
@@ -111,7 +106,8 @@ def _check_gradient(subject: Subject, given: Inputs, _: Inputs) -> None:
         raise NotNeededError("it has no autograd formula")
     subject.graded = True
     asked = [each.requires_grad or not chosen for each in tensors_of(given.values) if _has_gradient(each)]
-    absent = all(grad is None for grad in first_order) and not any(_only_warns(result[at]) for at in places)
+    only_warns = ["NotImplemented" in result[at].grad_fn.name() for at in places if result[at].grad_fn is not None]
+    absent = all(grad is None for grad in first_order) and not any(only_warns)
     grads: list[Any] = [
         torch.zeros_like(leaf) if grad is None and wanted and (chosen or absent) else grad
         for leaf, grad, wanted in zip(leaves, first_order, asked, strict=True)

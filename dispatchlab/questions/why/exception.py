@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from dispatchlab.live.failure.failing_frame import events_of_frames
-from dispatchlab.live.failure.fake_body import fake_body
+from dispatchlab.live.failure.fake_body import calls_of, fake_body
 from dispatchlab.live.failure.fix_trial import failing_call, try_fix
 from dispatchlab.live.failure.gradient_cut import gradient_cut
 from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
@@ -25,7 +25,7 @@ from dispatchlab.questions.why.answer_blocks import why_view
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 
 _LONGEST_S: Final = 10.0
-_OF_SHAPES: Final = re.compile(r"shape|size|dim|mat1", re.IGNORECASE)
+_OF_SHAPES: Final = re.compile(r"shape|size|dim|mat1|dtype|must be long|scalar type", re.IGNORECASE)
 _TRACED: Final = re.compile(r"fake_tensor|_dynamo|_inductor|_functorch")
 
 
@@ -65,9 +65,9 @@ def why_exception(
 
 
 def _failed_trials(error: BaseException, stack: Sequence[str], watch: ProgramWatch) -> Iterator[Event]:
-    """Return the operators with a fake kernel of another shape or a wrong rule for vmap, where that can be the cause.
+    """Return the operators whose fake kernel or rule for vmap is wrong, where that can be the cause.
 
-    The trials take the arguments of the operator's first call.
+    The trials take the arguments of the operator's first call, or of a call that Dynamo traced.
     """
     todo: list[tuple[EventKind, str, Event]] = []
     if isinstance(error, AssertionError):
@@ -75,7 +75,8 @@ def _failed_trials(error: BaseException, stack: Sequence[str], watch: ProgramWat
     if _OF_SHAPES.search(str(error)) and _TRACED.search(" ".join(stack)):
         todo += [("fake differs", "fake", event) for event in watch.events if event.kind == "register_fake"]
     for kind, trial, event in todo if hasattr(os, "fork") else ():
-        if not (calls := watch.calls.get(event.subject)):
+        calls = watch.calls.get(event.subject) or [call.real(0, 0) for call in calls_of(event.subject, error)]
+        if not calls:
             continue
         from dispatchlab.live.trials.inputs import Inputs
         from dispatchlab.live.trials.subject import Subject
@@ -85,7 +86,9 @@ def _failed_trials(error: BaseException, stack: Sequence[str], watch: ProgramWat
         subject = Subject(event.subject, watch, given=inputs, inputs=inputs)
         with suppress(TimeoutError, CopyEndedError):
             found = in_a_copy(partial(run_trial, subject, trial), _LONGEST_S)
-            if found.error.startswith("WrongResultError") and (trial == "vmap" or ": shape" in found.error):
+            if found.error.startswith("WrongResultError") and (
+                trial == "vmap" or re.search(": (shape|dtype)", found.error)
+            ):
                 yield Event(kind, event.subject, found.error.rpartition(": ")[2])
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from inspect import getblock
 from linecache import getlines
 from pathlib import Path
 from typing import Any, Final
 
+from dispatchlab.live.bridge.torch import torch
+from dispatchlab.live.tracing import CallRecorder
 from dispatchlab.model.failure import EventKind, Failure, OperatorFacts, first_line, operator_name
 from dispatchlab.questions.why.wording import (
     arguments_of,
@@ -30,6 +33,11 @@ OF_SCHEMA: Final[Mapping[str, Callable[[str], str]]] = {
 """Facts that are functions of the operator's schema."""
 
 
+def _group(text: str | None) -> str:
+    """Return a group without the end of `got RuntimeError('...')`, a message inside of a message."""
+    return re.sub(r"^([^(]*?)\.?'\)$", r"\1", (text or "").strip())
+
+
 class Words(dict[str, Any]):
     """The facts of a failure by name: groups of patterns, results of functions, and the facts below.
 
@@ -45,8 +53,8 @@ class Words(dict[str, Any]):
         """Add the groups of the first pattern that a message matches; return False if no message matches."""
         found = next(filter(None, map(self.failure.search, patterns)), None)
         if found is not None:
-            self.groups = tuple((group or "").strip() for group in (found[0], *found.groups()))
-            self |= {name: (group or "").strip() for name, group in found.groupdict().items()}
+            self.groups = tuple(map(_group, (found[0], *found.groups())))
+            self |= {name: _group(group) for name, group in found.groupdict().items()}
         return found is not None or not patterns
 
     def __missing__(self, name: str) -> object:
@@ -165,7 +173,7 @@ class Words(dict[str, Any]):
     def at(self) -> str:
         """` at FILE:LINE: CODE` of the failing line."""
         place = self.failure.at
-        return f" at {place}: `{place.text}`" if place else ""
+        return f" at {place}{f': `{place.text}`' if place.text else ''}" if place else ""
 
     @property
     def near(self) -> str:
@@ -210,16 +218,6 @@ class Words(dict[str, Any]):
         return next((event.subject for event in self.failure.of("calling")), "")
 
     @property
-    def vmap(self) -> bool:
-        """True when vmap is on the stack."""
-        return any("vmap" in name for name in self.failure.stack) or "vmap" in self.failure.text
-
-    @property
-    def dtensor(self) -> bool:
-        """True when DTensor is on the stack."""
-        return any(name.startswith("torch.distributed.tensor") for name in self.failure.stack)
-
-    @property
     def function(self) -> str:
         """The function of the failing line."""
         return self.failure.at.function if self.failure.at else ""
@@ -249,11 +247,6 @@ class Words(dict[str, Any]):
     def asserted(self) -> str:
         """The failing line and the messages."""
         return f"{self.line} {self.failure.text}"
-
-    @property
-    def autocast_key(self) -> str:
-        """The key for autocast on the device of the group `autocast`."""
-        return f"Autocast{self['autocast'].upper()}"
 
     @property
     def function_class(self) -> str:
@@ -290,19 +283,26 @@ class Words(dict[str, Any]):
         return found is not None and found[1] not in sys.stdlib_module_names
 
     @property
+    def operand_op(self) -> str:
+        """The operator that the group `operand` calls between matrices or numbers, such as `aten.mul.Tensor`."""
+        with suppress(Exception):
+            values = {side: 2 if self[side] in ("int", "float") else torch().ones(2, 2) for side in ("left", "right")}
+            with suppress(TypeError, RuntimeError), CallRecorder(1) as recorder:
+                exec(f"left {self['operand']} right", values)
+            name = recorder.calls[0].operator.replace("::", ".")
+            return name if name.count(".") > 1 else f"{name}.default"
+        return "aten.NAME.OVERLOAD"
+
+    @property
     def fake_op(self) -> str:
         """The operator whose fake kernel has the failing line."""
         at, best, line = self.failure.at, "", 0
-        told = self.failure.search(
-            r"\nCaused by: .* \(\S*?([^\s/]+):(\d+) in \w+\)"
-        )  # of a stack that compile cuts off
-        file, last = (Path(at.file).name, at.line) if at is not None and self.in_fake else ("", 0)
-        file, last = (told[1], int(told[2])) if told is not None else (file, last)
-        for event in self.failure.of("custom_op", "define", "register_fake") if last else ():
+        told = self.failure.search(r"\nCaused by: .* in \w+\)")  # a stack that compile cuts off
+        for event in self.failure.of("custom_op", "define", "register_fake") if at and (told or self.in_fake) else ():
             facts = self.failure.registry.operator(event.subject)
             path, _, first = facts.fake.rpartition(":") if facts is not None else ("", "", "")
-            is_near = Path(path).name == file and first.isdigit() and line < int(first) <= last
-            if is_near and (told is None or last < int(first) + len(getblock(getlines(path)[int(first) - 1 :]))):
+            is_near = at and Path(path).name == Path(at.file).name and first.isdigit() and line < int(first) <= at.line
+            if at and is_near and (not told or at.line < int(first) + len(getblock(getlines(path)[int(first) - 1 :]))):
                 best, line = facts.name if facts else "", int(first)
         return best
 
@@ -310,7 +310,7 @@ class Words(dict[str, Any]):
     def in_fake(self) -> bool:
         """True when a fake kernel is on the stack."""
         calls = (name for name in self.failure.stack if not name.endswith("fake_impl.register"))
-        return any("fake_impl" in name or "abstract" in name for name in calls)
+        return any(re.search(r"fake_impl\b|abstract", name) for name in calls)
 
     @property
     def returned(self) -> str:

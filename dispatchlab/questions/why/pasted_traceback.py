@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from dispatchlab.live.failure.program_watch import position_of
+from dispatchlab.live.failure.program_watch import inner_frame, position_of
 from dispatchlab.model.failure import Event, Failure, OperatorFacts, Position, Raised, Registry
 from dispatchlab.registries.model import Recorded
 
@@ -77,8 +77,8 @@ def failure_of_text(text: str, registry: Registry, events: tuple[Event, ...] = (
         events: the events of the program that printed the text before it crashed.
     """
     chain, frames = read_traceback(text)
-    known = ListedKernels(registry, text)
-    return Failure(chain or (Raised("", text[-4000:]),), frames, events, known, stack=_stack(text), source=text)
+    known, stack, raised = ListedKernels(registry, text), _stack(text), chain or (Raised("", text[-4000:]),)
+    return Failure(raised, frames, events, known, stack=stack, source=text, pasted=not events)
 
 
 def _stack(text: str) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]
         index += 1
     if not chain and text.strip():
         chain.append(Raised("builtins.RuntimeError", text.strip()[-8000:]))
-    return tuple(reversed(chain)), tuple(frames)
+    return tuple(reversed(chain)), (*frames, *inner_frame(text, frames))
 
 
 def _message(lines: list[str], index: int) -> tuple[list[str], int]:
