@@ -41,8 +41,9 @@ def trace(
     """Run FILE.py and show every call of an operator: redispatches, keys, and the key set of each argument.
 
     This runs the code in the file, as 'python FILE.py ARGUMENT...' does: only for files you trust. The output
-    of the program goes to standard error. The trace is printed after the program has ended. The exit code is
-    the exit code of the program, or 1 if the program raises.
+    of the program goes to standard error. The trace is printed after the program has ended, or before a
+    signal such as SIGABRT ends the process; then a note names the call that was running. The exit code is the exit
+    code of the program, or 1 if the program raises.
 
     For a PyTorch program, shows the calls of its main thread: calls of torch.ops, and calls that a
     TorchDispatchMode sees. Reads the kernels from the slots in memory.
@@ -56,7 +57,7 @@ def trace(
     """
     from dispatchlab.questions.trace.blocks import summary_view, trace_view
     from dispatchlab.questions.trace.run_program import program_at, run_program
-    from dispatchlab.questions.trace.summary import Trace, only
+    from dispatchlab.questions.trace.summary import Trace, death_note, only
     from dispatchlab.questions.trace.summary import summary as summary_of
     from dispatchlab.views.as_json import deep_nesting
 
@@ -66,18 +67,32 @@ def trace(
         from dispatchlab.questions.trace.torch_trace import TorchTrace as Recording
     else:
         from dispatchlab.call.trace import Trace as Recording  # type: ignore[assignment]
+
+    def show(ending: str = "") -> None:
+        threads, notes = recording.threads, recording.notes
+        if ending:
+            notes = (*notes, death_note(threads, ending))
+        shown = only(threads, operators=operators, keys=keys)
+        if threads and not shown:
+            note("no call is left: none matches --operator and --key")
+        traced = Trace(tuple(shown), notes)
+        with deep_nesting():
+            view = summary_view(summary_of(traced)) if summary else trace_view(traced, sets=sets)
+            show_view(format, view, paged=not ending)
+        for text in notes:
+            warn(f"note: {text}")
+
+    def died(name: str) -> None:
+        if is_torch:
+            recording.cut_short()
+        show(name)
+        sys.stdout.flush()
+        sys.stderr.flush()
+
     with Recording() as recording:
-        code = run_program(program, arguments, report=note)
-    threads, notes = recording.threads, recording.notes
-    if not threads and code == 0:
+        code = run_program(program, arguments, report=note, died=died)
+    if not recording.threads and code == 0:
         missed = not is_torch and "torch" in sys.modules
         note(f"note: {file} called no operator{' of the lab: trace PyTorch with --engine torch' if missed else ''}")
-    shown = only(threads, operators=operators, keys=keys)
-    if threads and not shown:
-        note("no call is left: none matches --operator and --key")
-    traced = Trace(tuple(shown), notes)
-    with deep_nesting():
-        show_view(format, summary_view(summary_of(traced)) if summary else trace_view(traced, sets=sets))
-    for text in notes:
-        warn(f"note: {text}")
+    show()
     exit_with(code)

@@ -7,10 +7,12 @@ registrations wins in Python is decided by code, so orders of them are run and n
 
 from __future__ import annotations
 
+import tomllib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.resources import files
 from typing import NamedTuple, Protocol
 
 
@@ -35,88 +37,9 @@ class PythonRegistry(NamedTuple):
 PRIVATEUSE1_NAME = "privateuse1_name"
 """The registry of the name that a package gives to PrivateUse1."""
 
-PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
-    PythonRegistry(
-        "py_kernels",
-        "Python kernels",
-        "torch._ops:OpOverload.py_kernels",
-        "when the Python dispatcher is on, for example under torch.compile, torch.export, and make_fx with "
-        "symbolic sizes; the Python kernel replaces the C++ kernel of the slot",
-    ),
-    PythonRegistry(
-        "torch_library",
-        "registrations of torch.library",
-        "torch._library.simple_registry:singleton",
-        "a fake implementation: on meta and fake tensors; a torch_dispatch rule: under its mode or for its class; "
-        "an effect: while a graph is traced",
-    ),
-    PythonRegistry(
-        "custom_ops",
-        "parts of custom operators",
-        "torch._library.custom_ops:OPDEFS",
-        "in the kernels that custom_op registers: its function on each device, its backward, its rules for vmap "
-        "and autocast",
-    ),
-    PythonRegistry(
-        "decompositions",
-        "decompositions",
-        "torch._decomp:global_decomposition_table",
-        "when a graph is traced with a table of decompositions (make_fx, AOTAutograd, torch.export); the "
-        "decomposition replaces the operator, before or after autograd",
-    ),
-    PythonRegistry(
-        "meta_functions",
-        "meta functions",
-        "torch._decomp:meta_table",
-        "on meta tensors and under FakeTensorMode; torch._meta_registrations copies them into py_kernels, and "
-        "most of them into the dispatch table",
-    ),
-    PythonRegistry(
-        "fake_rules",
-        "fake-tensor rules",
-        "torch._subclasses.fake_impls:op_implementations_dict",
-        "under FakeTensorMode, after a fake implementation of torch.library and before a Meta kernel",
-    ),
-    PythonRegistry(
-        "higher_order",
-        "rules of higher-order operators",
-        "torch._ops:_higher_order_ops",
-        "in every call of a higher-order operator: at the dispatch key, under the mode, or in the functorch transform",
-    ),
-    PythonRegistry(
-        "dtensor_rules",
-        "sharding rules of DTensor",
-        "torch.distributed.tensor:DTensor._op_dispatcher",
-        "when an argument is a DTensor; the rules say how the results are sharded",
-        needs="torch.distributed.tensor",
-    ),
-    PythonRegistry(
-        "inductor_decompositions",
-        "decompositions of Inductor",
-        "torch._inductor.decomposition:decompositions",
-        "under torch.compile with Inductor; the decomposition replaces the operator, before the lowerings",
-        needs="torch._inductor.decomposition",
-    ),
-    PythonRegistry(
-        "inductor_lowerings",
-        "Inductor lowerings",
-        "torch._inductor.lowering:lowerings",
-        "under torch.compile with Inductor, for the operators that remain after the decompositions",
-        needs="torch._inductor.lowering",
-    ),
-    PythonRegistry(
-        "inductor_fallbacks",
-        "Inductor fallbacks",
-        "torch._inductor.lowering:fallbacks",
-        "under torch.compile with Inductor; the compiled code calls the operator through the dispatcher",
-        needs="torch._inductor.lowering",
-    ),
-    PythonRegistry(
-        PRIVATEUSE1_NAME,
-        "names of the backend PrivateUse1",
-        "torch._C:_get_privateuse1_backend_name",
-        "wherever a device type has a name",
-    ),
+PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = tuple(
+    PythonRegistry(**row)
+    for row in tomllib.loads(files(__package__).joinpath("python_registries.toml").read_text("utf-8"))["registry"]
 )
 """Every registry that is read, in the order in which they are shown."""
 

@@ -54,6 +54,64 @@ def test_what_the_program_prints_is_on_standard_error_and_its_exit_code_is_ours(
     assert {"from Python ['5', '--more']", "ours []", "from C", "from a child"} <= set(done.stderr.splitlines())
 
 
+DYING = """
+import ctypes, os, sys, torch
+library = torch.library.Library("dying", "DEF")
+library.define("now(Tensor x) -> Tensor")
+
+def now(x):
+    y = torch.relu(x)
+    print("still here", flush=True)
+    if sys.argv[1] == "abort":
+        os.abort()
+    if sys.argv[1] == "fault":
+        ctypes.string_at(0)
+    if sys.argv[1] == "child" and os.fork() == 0:
+        os.abort()
+    return y
+
+library.impl("now", now, "CPU")
+x = torch.ones(3)
+if sys.argv[1] == "outside":
+    os.abort()
+if sys.argv[1] == "kernel":  # of C++, in several threads
+    torch.frombuffer((ctypes.c_float * 4_000_000).from_address(4096), dtype=torch.float32) + 1
+torch.ops.dying.now(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "note", "last"),
+    [
+        ("abort", signal.SIGABRT, "SIGABRT ended the process in a call of dying::now at CPU", "aten::relu"),
+        ("fault", signal.SIGSEGV, "SIGSEGV ended the process in a call of dying::now at CPU", "aten::relu"),
+        (
+            "kernel",
+            signal.SIGSEGV,
+            "SIGSEGV ended the process in a call of aten::add.Tensor at CPU",
+            "aten::add.Tensor",
+        ),
+        ("outside", signal.SIGABRT, "SIGABRT ended the process after a call of aten::ones", "aten::ones"),
+        ("child", 0, "", "aten::relu"),
+    ],
+)
+def test_a_program_whose_process_dies_shows_the_calls_until_then(
+    tmp_path: Path, how: str, code: int, note: str, last: str
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(DYING)
+    done = trace("--format", "json", str(program), how)
+    assert done.returncode == -code, done.stderr
+    found = json.loads(done.stdout)
+    assert found["notes"] == ([f"{note}, so the trace ends there"] if note else [])
+    assert (f"note: {note}, so the trace ends there\n" in done.stderr) is bool(note)
+    call = found["threads"][0]["steps"][-1]
+    while call["steps"]:
+        call = call["steps"][-1]
+    assert call["operator"] == last
+    assert ("still here" in done.stderr) is (how in ("abort", "fault", "child"))
+
+
 def test_a_program_that_raises_shows_its_trace_and_what_it_raised(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import torch\ntorch.ones(2, 3) @ torch.ones(2, 3)\n")

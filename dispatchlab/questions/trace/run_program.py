@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import ctypes
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import StackSummary, TracebackException
@@ -68,19 +70,31 @@ def program_at(path: str) -> Program:
         raise UnreadableProgramError(path, error.strerror or str(error)) from error
 
 
-def run_program(program: Program, arguments: Sequence[str] = (), *, report: Callable[[str], None]) -> int:
+def run_program(
+    program: Program, arguments: Sequence[str] = (), *, report: Callable[[str], None], died: Callable[[str], None]
+) -> int:
     """Run a program as `__main__` in this process, and wait for the threads that it starts.
 
     Args:
         program: the program.
         arguments: its `sys.argv[1:]`.
         report: a function that gets the text that Python would print on standard error for an uncaught error.
+        died: a function that gets the name of a signal that ends the process, such as SIGABRT, before the process ends.
 
     Returns:
         0, the exit code of the program, 1 if it raised an exception, or 130 if it was interrupted.
     """
     process = os.getpid()
-    with _stdout_on_stderr(), _as_main(program, arguments) as main:
+    stack = ExitStack()
+
+    def ended(name: str) -> None:
+        if os.getpid() == process:
+            stack.close()
+            died(name)
+
+    with _before_death(ended), stack:
+        stack.enter_context(_stdout_on_stderr())
+        main = stack.enter_context(_as_main(program, arguments))
         try:
             exec(compile(program.source, program.path, "exec"), main.__dict__)
             _wait_for_threads()
@@ -96,6 +110,43 @@ def run_program(program: Program, arguments: Sequence[str] = (), *, report: Call
                 sys.stderr.flush()
                 os._exit(0)
     return 0
+
+
+_PATIENCE_S = 30.0
+_DEADLY = (signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV)
+
+
+@contextmanager
+def _before_death(ended: Callable[[str], None]) -> Iterator[None]:
+    """Call a function before a signal of an error in C++ ends the process.
+
+    Python's own handlers do not run then, since no Python code runs any more: this one is a handler in C, which calls
+    Python. It cannot run after an overflow of the stack.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    c = ctypes.CDLL(None)
+    c.signal.restype = ctypes.c_void_p
+
+    first = threading.Lock()
+
+    def before_end(number: int) -> None:
+        if first.acquire(timeout=_PATIENCE_S):  # else another thread of a kernel has failed too, and does this
+            ended(signal.Signals(number).name)
+        restore()
+        signal.raise_signal(number)
+
+    def restore() -> None:
+        for number, earlier in before:
+            c.signal(int(number), ctypes.c_void_p(earlier))
+
+    handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(before_end)
+    before = [(number, c.signal(int(number), handler)) for number in _DEADLY]
+    try:
+        yield
+    finally:
+        restore()
 
 
 @contextmanager

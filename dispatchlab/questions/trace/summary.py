@@ -54,6 +54,22 @@ def only(
     return tuple(thread for thread in left if thread.steps)
 
 
+def death_note(threads: Sequence[TracedThread], name: str) -> str:
+    """Return a sentence about the end of a process by a signal, with the innermost call that was running, or the last.
+
+    Args:
+        threads: the calls until then.
+        name: the name of the signal.
+    """
+    calls = [call for thread in threads for call in calls_in(thread.steps)]
+    running = [call for call in calls if call.ended_ns is None]
+    if running:
+        where = f"in a call of {running[-1].operator} at {running[-1].keys.highest()}"
+    else:
+        where = f"after a call of {calls[-1].operator}" if calls else "before any call"
+    return f"{name} ended the process {where}, so the trace ends there"
+
+
 @dataclass(frozen=True, slots=True)
 class KernelUse:
     """A kernel, and how often it ran.

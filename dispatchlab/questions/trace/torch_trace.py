@@ -60,6 +60,10 @@ class TorchTrace:
         self._recorder.__exit__(kind, error, traceback)
         self._is_over = True
 
+    def cut_short(self) -> None:
+        """Allow to read the calls so far, because the process is about to end."""
+        self._is_over = True
+
     @property
     def threads(self) -> tuple[TracedThread, ...]:
         """The events of the thread; empty before the end of the block."""
