@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.registration import Block, shown_text
+from dispatchlab.prover.chains import Module
 from dispatchlab.prover.result import Expectation, Flaw, Verdict
 from dispatchlab.questions.order.blocks import report_view
 from dispatchlab.questions.order.fixes import changed
@@ -107,6 +108,19 @@ def check_changes(scenario: Scenario, *, is_written: bool) -> int:
 def test_every_fix_takes_the_difference_away() -> None:
     scenarios = (load_scenario(str(path)) for path in SCENARIOS)
     assert sum(check_changes(scenario, is_written=True) for scenario in scenarios) > 80
+
+
+def test_every_fix_of_modules_takes_the_difference_away() -> None:
+    made, ordered = 0, []
+    for path in SCENARIOS:
+        scenario = load_scenario(str(path))
+        bodies = (Module(f"module_{index}", (index,)) for index in range(len(scenario.registrations)))
+        scenario = scenario if scenario.modules else replace(scenario, modules=tuple(bodies))
+        made += check_changes(scenario, is_written=True)
+        reason = run_scenario(scenario, RunOptions()).report.reason
+        ordered += [path.stem] * (reason is not None and "in this order" in reason.fix)
+    assert made > 50
+    assert "stale_nested_torch" in ordered
 
 
 def test_every_fix_of_a_generated_scenario_takes_the_difference_away() -> None:

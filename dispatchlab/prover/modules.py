@@ -180,7 +180,8 @@ class _Imports(NamedTuple):
                 found = replace(found, verdict=Verdict.ORDER_DEPENDENT, conflicts=(), never_accepted=())
         if example is not None and found.verdict is Verdict.ORDER_DEPENDENT:
             example = _shorter(fresh, example, bodies, later_masks(len(bodies), chains))
-            is_of_one_set = {*example.expected_sequence} == {*example.actual_sequence}
+            sets = {*example.expected_sequence}, {*example.actual_sequence}
+            is_of_one_set = example.flaw is Flaw.RESIDUE or sets[0] == sets[1]
             if space is not None and not example.why and is_of_one_set:
                 example = replace(example, why=reasons_of(space, example))
             return replace(found, counterexample=example), True

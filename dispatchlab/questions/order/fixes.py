@@ -173,6 +173,7 @@ class _Trial:
     def _orders(self, members: Sequence[int], *groups: Sequence[int]) -> Iterator[Change]:
         """Return the orders to try: first those that leave releases free, then the short ones."""
         met = [[at for at in dict.fromkeys((*sequence, *members)) if at in members] for sequence in self.sequences]
+        met += [order[::-1] for order in met] if self.example.flaw is Flaw.INVARIANT else []
         defs = [at for at in self.scope if at not in members and at not in groups[-1]]
         orders = []
         for others in groups:
@@ -184,7 +185,7 @@ class _Trial:
             yield from (Change((), order) for order in chosen)
         if self.example.flaw is Flaw.UNDO:
             yield Change(releases=False)
-        if self.example.flaw in (Flaw.RESIDUE, Flaw.INVARIANT):  # an order with all registrations only hides it
+        if self.example.flaw in (Flaw.RESIDUE, Flaw.INVARIANT) and not self.scenario.modules:  # it would only hide it
             return
         yield from (Change((), order, releases=False) for order in chosen)
 

@@ -130,6 +130,7 @@ _AFTERWARDS: Final = (
     (r" is there after the other order alone", " stays"),
     (r" is (.+) after the other order alone", r" stays \1"),
     (r" is .+ after one order alone", " is gone"),
+    (r"^a refused fallback left others behind, at (.+)$", r"by then it is set at \1, and stays there"),
     (r"^custom_ops (\w+) of (\S+) by (.+) stays in Python$", r"the custom_op \2 keeps \3 as its \1"),
 )
 """What a difference is where the other sequence is longer, and not in another order."""
@@ -225,7 +226,9 @@ class _Pair:
             wanted, held = stale.actions
             calls = f"calls there still {held}, and should {wanted}"
             text = f"{self._names((last,))} does not refresh the slots of {stale.keys}"
-            if before and self.example.flaw is Flaw.INVARIANT:
+            if before and self.scenario.modules:
+                text += f" when it comes after {self._names(before)}"
+            elif before:
                 text = f"{self._names(kernels)}, in whatever order, do not refresh the slots of {stale.keys}"
             return _cause(f"{text}: {calls}", kernels, self._differences())
         functions = {_function(self.registrations[index]): index for index in parts}
@@ -294,6 +297,7 @@ class _Pair:
                 because, more = [step for step in before if step not in made], [first, *more]
                 names += f" destroys all that {self._names(made)} registered, and"
                 but = "nothing comes back"
+            because = [step for step in because if not is_definition(self.registrations[step])] or because
             after = f" because of {self._names(because)}" if because else ""
             if not before and isinstance(self.registrations[who], Def):
                 why = re.sub(_OWN_SCHEMA, r"its kernel at \1 takes \3, and its schema says \2", why)
@@ -326,7 +330,6 @@ class _Pair:
             return None
         accepted, parts, who = self._refusals(good).get(good[-1]), self._parts(), self._names((last,))
         earlier = tuple(step for step in bad if step >= 0 and step in parts and step != last)
-        after = f" after {self._names(earlier)}" if earlier else ""
         members = tuple(dict.fromkeys((*parts, last)))
         if accepted is not None and (bad + good).count(last) > 2:  # it is tried again in one of them
             met = tuple(step for step in dict.fromkeys(good) if step >= 0 and step != last)
@@ -345,8 +348,12 @@ class _Pair:
                 texts.append(f"{self._names(order[-1:])} is refused after {before}: {reason}")
             end = "; only the reasons differ" if good[-1] == last else ""
             return _cause("; ".join(texts) + end, members)
-        when = "before it"
-        if earlier and not any(index in good for index in earlier):
+        if not earlier:
+            needed = tuple(step for step in good if step >= 0 and step != last)
+            text = f"{who} is refused unless {self._names(needed)} comes before it: {refusals[last]}"
+            return _cause(text, (*needed, last))
+        after, when = f" after {self._names(earlier)}", "before it"
+        if not any(index in good for index in earlier):
             when = "without it"
             itself = "; ".join(
                 refusals[index].partition(" The def ")[0].rstrip(".") for index in earlier if index in refusals
