@@ -257,7 +257,7 @@ class Words(dict[str, Any]):
 
     @property
     def holding(self) -> str:
-        """The attribute in which a class, of the group `cls` or of the event, keeps its tensor."""
+        """The attribute in which a class, of the group `cls` or `lost`, or of the event, keeps its tensor."""
         return next(iter(self._attributes), "")
 
     @property
@@ -268,7 +268,7 @@ class Words(dict[str, Any]):
 
     @property
     def _attributes(self) -> list[str]:
-        name = self.get("cls") or self["subject"]
+        name = self.get("cls") or self.get("lost") or self["subject"]
         source = "".join([self.failure.source, *(getlines(self.failure.at.file) if self.failure.at else ())])
         body = source.partition(f"class {name}(")[2].partition("\nclass ")[0]
         found = re.search(
