@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -178,7 +179,8 @@ def test_its_findings_are_those_of_the_single_commands(planted: Path, tmp_path: 
 
     drift = single("record", package, "--check", str(file))["changes"]
     assert len(drift) > 0
-    said = [one["message"].partition(f" since {file} was recorded")[0] for one in answer(found, "drift")["findings"]]
+    since = f" since {os.path.relpath(file, planted)} was recorded"
+    said = [one["message"].partition(since)[0] for one in answer(found, "drift")["findings"]]
     assert said == [f"{one['registration']} {one['kind']}" for one in drift]
 
     file.write_text(text)
@@ -229,7 +231,7 @@ def test_its_order_is_the_verdict_of_permute_on_the_record(loose: Path, found: d
     )
     with settings(loose, *LOOSE, record=file):
         code, drifted = checked(loose, *LOOSE)
-    assert (code, answer(drifted, "drift")["text"]) == (1, f"the same as in {file}")
+    assert (code, answer(drifted, "drift")["text"]) == (1, f"the same as in {os.path.relpath(file, loose)}")
     changed = Path(file)
     text = changed.read_text()
     assert "shift(Tensor x) -> Tensor" in text
