@@ -116,5 +116,5 @@ def test_a_guide_shows_no_command_that_is_not_run(guide: Path) -> None:
 
 
 def test_the_guides_are_these() -> None:
-    names = ["backend_author", "dispatcher_developer", "operator_author", "student", "tutorial"]
+    names = ["backend_author", "ci", "dispatcher_developer", "operator_author", "student", "tutorial"]
     assert sorted(guide.stem for guide in GUIDES) == names
