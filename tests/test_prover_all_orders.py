@@ -12,7 +12,7 @@ from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.registration import Impl
 from dispatchlab.model.sequence import format_sequence
-from dispatchlab.prover.all_orders import AllOrders
+from dispatchlab.prover.all_orders import AllOrders, orders_keeping
 from dispatchlab.prover.chains import Chains
 from dispatchlab.prover.driver import explore_walk
 from dispatchlab.prover.explore import explore
@@ -133,3 +133,7 @@ def test_a_bound_that_ends_all_orders_is_no_proof() -> None:
     engine = ForkableToyEngine(toy(4))
     found = explore(engine, engine.registrations, [FOO], WalkOptions(walk="orders", max_states=7))
     assert found.verdict is Verdict.INCOMPLETE
+
+
+def test_a_thousand_registrations_have_a_first_order() -> None:
+    assert next(orders_keeping(1_000, ((999, 0),))) == (*range(1, 1_000), 0)

@@ -68,13 +68,19 @@ def _fixed(registered: Sequence[int], released: Sequence[int]) -> Steps:
 def orders_keeping(count: int, order: Chains) -> Iterator[tuple[int, ...]]:
     """Return the permutations that keep `order`, without trying other permutations."""
     earlier = earlier_masks(count, order)
-
-    def extend(done: tuple[int, ...], mask: int) -> Iterator[tuple[int, ...]]:
+    done: list[int] = []
+    mask = 0
+    choices = [iter(range(count))]  # for each place, what is left to try
+    while choices:
+        if len(done) == len(choices):
+            mask ^= 1 << done.pop()
+        index = next((one for one in choices[-1] if not mask >> one & 1 and not earlier[one] & ~mask), None)
+        if index is None:
+            choices.pop()
+            continue
+        done.append(index)
+        mask |= 1 << index
         if len(done) == count:
-            yield done
-            return
-        for index in range(count):
-            if not mask >> index & 1 and not earlier[index] & ~mask:
-                yield from extend((*done, index), mask | 1 << index)
-
-    yield from extend((), 0)
+            yield tuple(done)
+        else:
+            choices.append(iter(range(count)))

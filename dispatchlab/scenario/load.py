@@ -139,6 +139,13 @@ def check_modules(
             if number in seen:
                 context.report(Wrong(node, f"the registration {number} appears twice", "one module makes it"))
             seen.add(number)
+        for before, after in (pair for chain in order for pair in pairwise(chain)):
+            body = module.registrations
+            if before in body and after in body and body.index(before) > body.index(after):
+                text = f"{module.name} registers {after} before {before}, and order has {before} before {after}"
+                context.report(
+                    Wrong(node, text, "a module registers in the order of its list: exchange the two in one of them")
+                )
     try:
         chains_of(modules, order)
     except ValueError as circle:

@@ -79,8 +79,10 @@ def reason_of(
         return None
     refused = [conflict_text(conflict, found, scenario.registrations) for conflict in found.conflicts]
     if found.verdict not in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND):
-        cause = next(reversed(found.notes), f"the exploration ended with the verdict {found.verdict}")
-        return Reason(cause, "raise the bound that was hit (--max-states or --timeout), or name a smaller scenario")
+        ended = [note for note in found.notes if note.startswith(("stopped", "interrupted"))] or found.notes[-1:]
+        cause = next(iter(ended), f"the exploration ended with the verdict {found.verdict}")
+        advice = "let it end" if cause == "interrupted" else "raise the bound that was hit (--max-states or --timeout)"
+        return Reason(cause, f"{advice}, or name a smaller scenario")
     if scenario.expect is Expectation.ORDER_INDEPENDENT and refused:
         members = found.conflicts[0].members
         fix = "drop it" if len(members) == 1 else "keep one of them"
