@@ -468,17 +468,73 @@ def plain(x: torch.Tensor) -> torch.Tensor:
     assert re.fullmatch(r"1 operator: \d trials passed, 1 for information \(DL006 below\)", answer.text), answer.text
 
 
-def test_the_trials_of_a_backend_say_where_they_run(tried: Try) -> None:
+BACKEND = """
+import numpy
+import torch
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+_setup_privateuseone_for_python_backend("npu")
+class Npu(torch.Tensor):
+    @staticmethod
+    def __new__(cls, data):
+        out = torch._C._acc.create_empty_tensor(data.shape, torch.from_numpy(data).dtype)
+        out.__class__ = Npu
+        out.data_np = data
+        return out
+    def __init__(self, data): pass
+def made(size, dtype=None): return Npu(numpy.empty(size, torch.empty(0, dtype=dtype).numpy().dtype))
+def copy(src, dst, non_blocking=False):
+    if dst.device.type == "npu":
+        dst.data_np = src.detach().numpy().astype(dst.data_np.dtype).reshape(dst.shape)
+        return dst
+    return dst.copy_(torch.from_numpy(numpy.array(src.data_np)))
+lib = torch.library.Library("aten", "IMPL")
+lib.impl("empty.memory_format", lambda size, *, dtype=None, **_: made(size, dtype), "PrivateUse1")
+lib.impl("empty_strided", lambda size, stride, *, dtype=None, **_: made(size, dtype), "PrivateUse1")
+lib.impl("_copy_from", copy, "PrivateUse1")
+def add(a, b, alpha=1): ADD
+lib.impl("add.Tensor", add, "PrivateUse1")
+lib.impl("sub.Tensor", lambda a, b, alpha=1: Npu(a.data_np - b.data_np), "PrivateUse1")
+lib.impl("mul.Tensor", lambda a, b: Npu(a.data_np * b.data_np), "PrivateUse1")
+lib.impl("relu", lambda x: x, "XLA")
+"""
+
+
+def test_the_kernels_of_a_backend_run_on_its_device(tried: Try) -> None:
+    right = BACKEND.replace("ADD", "return Npu(a.data_np + alpha * b.data_np)")
+    found = tried(right)
+    status = {name: run.status for (name, trial), run in runs(found).items() if trial == "call"}
+    assert status == {
+        "aten::_copy_from": "no input",
+        "aten::add.Tensor": "passed",
+        "aten::empty.memory_format": "passed",
+        "aten::empty_strided": "passed",
+        "aten::mul.Tensor": "passed",
+        "aten::relu": "no input",
+        "aten::sub.Tensor": "failed",
+    }
+    (finding,) = findings(found)
+    assert "aten::sub.Tensor gives other values on npu than on the CPU" in finding.message
+    answer = trials_answer(found, ("module0",), whole=False)
+    assert answer.text == "7 operators: 4 trials passed, 1 failed, 2 operators not run"
+    assert answer.notes[:2] == (
+        "no input on XLA for aten::relu: run pytest --why once, or dispatchlab check module0 --inputs FILE.py",
+        "no input on npu for aten::_copy_from: run pytest --why once, or dispatchlab check module0 --inputs FILE.py",
+    )
+    broken = findings(tried(BACKEND.replace("ADD", 'raise RuntimeError("broken")')))
+    assert {finding.operator for finding in broken} == {"aten::add.Tensor", "aten::sub.Tensor"}
+
+
+def test_a_kernel_for_an_operator_of_others_is_tried_where_a_call_reaches_it(tried: Try) -> None:
     source = """
 import torch
-lib = torch.library.Library("own", "DEF")
-lib.define("twice(Tensor x) -> Tensor")
-lib.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+lib = torch.library.Library("aten", "IMPL")
+lib.impl("cosh", lambda x: torch.ops.aten.sinh(x), "Meta")
+lib.impl("tanh", lambda x: 1 / 0, "CPU")
 """
-    found = tried(source)
-    answer = trials_answer(found, ("module0",), whole=False, is_backend=True)
-    assert answer.text.startswith("1 operator, on the CPU and not on PrivateUse1: ")
-    assert trials_answer(found, ("module0",), whole=False).text.startswith("1 operator: ")
+    found = runs(tried(source))
+    assert found["aten::cosh", "call"].status == "no input"
+    assert found["aten::cosh", "fake"].status == "passed"
+    assert found["aten::tanh", "call"].status != "passed"
 
 
 def test_compiled_graphs_are_tried_when_asked_for(tried: Try) -> None:

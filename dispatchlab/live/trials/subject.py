@@ -61,6 +61,7 @@ class Subject:
         random: whether calls with other seeds return other results.
         unsteady: whether calls with the same seeds return other results.
         graded: whether it has a gradient.
+        run: runs a trial if it runs a kernel of the packages, of an operator of others; None for their own operators.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Subject:
     random: bool = False
     unsteady: bool = False
     graded: bool = False
+    run: Callable[[Subject, str, Trial], None] | None = None
 
     @property
     def op(self) -> Any:
@@ -235,7 +237,7 @@ class Subject:
 Trial: TypeAlias = Callable[[Subject], None]
 
 
-def difference(expected: Any, found: Any) -> bool:
+def difference(expected: Any, found: Any, precision: float = 1e-4) -> bool:
     """Return whether values differ, by more than their precision."""
     befores, afters = tree_leaves(expected), tree_leaves(found)
     if len(befores) != len(afters):
@@ -248,7 +250,7 @@ def difference(expected: Any, found: Any) -> bool:
         if before.shape != after.shape or before.dtype != after.dtype or before.layout != after.layout:
             return True
         with suppress(NotImplementedError):
-            loose = 1e-2 if before.dtype in (torch.float16, torch.bfloat16) else 1e-4
+            loose = 1e-2 if before.dtype in (torch.float16, torch.bfloat16) else precision
             exact = not before.is_floating_point() and not before.is_complex()
             loose = 0.0 if exact else loose
             if not torch.allclose(before.detach(), after.detach(), rtol=loose, atol=loose, equal_nan=not exact):

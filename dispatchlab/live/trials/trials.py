@@ -155,7 +155,10 @@ def run_trial(subject: Subject, name: str) -> TrialRun:
     noted = len(subject.watch.events)
     try:
         subject.now = None
-        TRIALS[name](subject)
+        if subject.run is None:
+            TRIALS[name](subject)
+        else:
+            subject.run(subject, name, TRIALS[name])
     except NotNeededError as nothing:
         return outcome(status="not needed", why=str(nothing))
     except NothingTriedError as nothing:

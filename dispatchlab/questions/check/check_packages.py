@@ -135,9 +135,8 @@ def _checked(
         try:
             limit_s = _WHOLE_LIMIT_S if request.whole else _TRIALS_LIMIT_S
             reported = {(finding.code, finding.operator) for finding in report.findings}
-            found, is_backend = trials.runs(limit_s), trials.is_backend
-            answer = trials_answer(found, named, whole=request.whole, reported=reported, is_backend=is_backend)
-            return _answered(report, answer)
+            found = trials.runs(limit_s)
+            return _answered(report, trials_answer(found, named, whole=request.whole, reported=reported))
         except TrialsFailedError as error:
             if request.inputs:
                 raise

@@ -31,7 +31,7 @@ _LACKING: Final = ("WHY401", "WHY501", "WHY508", "WHY531", "WHY622")
 _ERRORS: Final = ("signature", "call", "schema", "fake", "import", "registrations")
 """Trials whose failure breaks plain calls or what traces them."""
 
-NO_INPUT: Final = "no input for"
+NO_INPUT: Final = "no input"
 """The beginning of the note about operators that were not called."""
 
 _MADE: Final = ("custom_op", "define", "impl", "register_fake")
@@ -90,8 +90,6 @@ class TrialProcess:
     def __init__(self, engine: LiveEngine, request: TrialRequest) -> None:
         self._engine, self._request = engine, request
         self._started, self._foreign = False, frozenset[str]()
-        self.is_backend = False
-        """Whether the packages have kernels at PrivateUse1, where no trial runs."""
 
     def facts(self) -> PackageFacts:
         """Import the packages, start the trials, and return the facts of the import.
@@ -103,7 +101,6 @@ class TrialProcess:
         self._started = True
         found: PackageFacts = self._engine.ask(f"{_WORKER}:facts_and_trials", self._request)
         self._foreign = frozenset(found.record.foreign(self._request.packages))
-        self.is_backend = "PrivateUse1" in found.record.text
         return found
 
     def runs(self, limit_s: float) -> list[Run]:
@@ -135,12 +132,7 @@ _REPEATS: Final = {"WHY109": "DL001", "WHY401": "DL006", "WHY531": "DL010"}
 
 
 def trials_answer(
-    found: Sequence[Run],
-    packages: Sequence[str],
-    *,
-    whole: bool,
-    reported: Collection[tuple[str, str]] = (),
-    is_backend: bool = False,
+    found: Sequence[Run], packages: Sequence[str], *, whole: bool, reported: Collection[tuple[str, str]] = ()
 ) -> Answered:
     """Return the findings of the trials, and the command that runs the remaining trials.
 
@@ -149,7 +141,6 @@ def trials_answer(
         packages: the packages.
         whole: whether the trials that need a compiler were run.
         reported: rules and operators of lint findings, which the trials do not report again.
-        is_backend: whether the packages have kernels at PrivateUse1, where no trial runs.
     """
     if not found:
         return Answered(Question.TRIALS, "no operator is registered", asked=False)
@@ -160,18 +151,21 @@ def trials_answer(
     operators = {run.operator for run in runs}
     counts = Counter(run.status for run in runs)
     text = f"{imports}; " * (len(found) > len(runs))
-    text += f"{counted(len(operators), 'operator')}{', on the CPU and not on PrivateUse1' * is_backend}: "
-    text += f"{counted(counts['passed'], 'trial')} passed"
+    text += f"{counted(len(operators), 'operator')}: {counted(counts['passed'], 'trial')} passed"
     failed = [answer for run, answer in found if run.status == "failed" and run.trial != "import"]
     lacking = [answer for answer in failed if answer is not None and answer.code in _LACKING]
     text += f", {len(failed) - len(lacking):,} failed" if len(failed) > len(lacking) else ""
     text += f", {len(lacking):,} for information" if lacking else ""
     text += f", {counts['not tried']:,} not tried" if counts["not tried"] else ""
     command = f"dispatchlab check {' '.join(packages)}"
-    without = sorted({run.operator for run in runs if run.status == "no input" and run.trial == "call"})
-    notes = []
-    if without:
-        notes.append(f"{NO_INPUT} {first_of(without, 3)}: run pytest --why once, or {command} --inputs FILE.py")
+    without = dict[str, list[str]]()
+    for run in runs:
+        if run.status == "no input" and run.trial == "call":
+            why = run.why if run.why.startswith(NO_INPUT) and " on " in run.why else NO_INPUT
+            without.setdefault(why, []).append(run.operator)
+    text += f", {counted(sum(map(len, without.values())), 'operator')} not run" if without else ""
+    how = f"run pytest --why once, or {command} --inputs FILE.py"
+    notes = [f"{why} for {first_of(sorted(names), 3)}: {how}" for why, names in sorted(without.items())]
     for why in dict.fromkeys(run.why for run in runs if run.status == "not tried"):
         left_out = Counter(run.trial for run in runs if run.status == "not tried" and run.why == why)
         of = "; ".join(

@@ -1,0 +1,109 @@
+"""Trials of the kernels that packages add to operators of others: a trial counts only if it runs one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+from dispatchlab.live.failure.operator_facts import privateuse1_name
+from dispatchlab.live.trials.inputs import Inputs, NothingTriedError, generated, tensors_of
+from dispatchlab.live.trials.subject import NotNeededError, Subject, Trial, WrongResultError, difference
+from dispatchlab.model.dump_format import parse_table
+from dispatchlab.registries.model import read_dump
+
+_KEYS: Final = {"fake": "Meta", "backward": "Autograd", "vmap": "FuncTorchBatched", "autocast": "Autocast"}
+"""The keys that trials reach besides those of a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnKernels:
+    """The kernels that packages add to an operator of others.
+
+    Args:
+        operator: its full name.
+        keys: the keys of the kernels.
+        debugs: their debug texts.
+    """
+
+    operator: str
+    keys: frozenset[str]
+    debugs: frozenset[str]
+
+    def run(self, subject: Subject, name: str, trial: Trial) -> None:
+        """Run a trial if it runs one of the kernels: on the CPU, else on the device of PrivateUse1."""
+        backend = privateuse1_name() if any("PrivateUse1" in key for key in self.keys) else ""
+        reached = {_KEYS.get(name, ""), f"{_KEYS.get(name)}CPU"} & self.keys
+        if (self._runs_on("cpu") and not backend) or (name != "call" and reached):
+            trial(subject)
+        elif name == "signature":
+            trial(subject)
+            raise NotNeededError("no call was made")
+        elif name == "call" and backend and self._runs_on(backend):
+            call_on_device(subject, backend)
+        else:
+            with suppress(Exception):
+                subject.choose()  # for the trials that reach other keys
+            raise NothingTriedError(f"no input on {backend or ' and '.join(sorted(self.keys))}")
+
+    def _runs_on(self, device: str) -> bool:
+        """Return whether tensors can be made on a device, and a call with one runs one of the kernels."""
+        try:
+            tensor = torch.empty(1).to(device)
+            tensor.cpu()
+        except Exception:  # a backend without a kernel for it
+            return False
+        table = parse_table(torch._C._dispatch_dump_table(self.operator))
+        keys = str(torch._C._dispatch_keys(tensor)).removeprefix("DispatchKeySet(").removesuffix(")").split(", ")
+        running = (row.debug for key, row in table.items() if str(key) in keys and not str(key).startswith("Autocast"))
+        return not self.debugs.isdisjoint(running)
+
+
+def own_kernels(operator: str, before: Mapping[str, str], after: Mapping[str, str]) -> OwnKernels | None:
+    """Return the kernels that were added to an operator; None for an operator that was defined after `before`."""
+    was = read_dump(before[operator]) if operator in before else None
+    if was is None or was.schema is None:
+        return None
+    old = {(kernel.key, kernel.debug) for kernel in was.kernels}
+    new = [kernel for kernel in read_dump(after[operator]).kernels if (kernel.key, kernel.debug) not in old]
+    return OwnKernels(operator, frozenset(str(one.key) for one in new), frozenset(one.debug for one in new))
+
+
+def call_on_device(subject: Subject, device: str) -> None:
+    """Call an operator on the device of a backend, and compare with the CPU, which takes the same inputs."""
+    failed: list[tuple[Exception, Inputs]] = []
+    passed = False
+    has_device = any(argument.name == "device" for argument in subject.op._schema.arguments)
+    for inputs in subject.given or generated(subject.op, "cpu", subject.seed):
+        subject.now = plain = inputs.map(lambda tensor: tensor.cpu())
+        moved = plain.map(lambda tensor: tensor.to(device))
+        moved.named.update({"device": torch.device(device)} if has_device else {})
+        expected: list[Any] = []
+        try:
+            expected = [subject.call(plain.copy(), seed=seed) for seed in (0, 1)]
+        except Exception:
+            if not subject.given:
+                continue
+        try:
+            found = subject.call(moved)
+        except Exception as error:
+            failed.append((error, plain))
+            continue
+        passed = True
+        found = tree_map_only(torch.Tensor, lambda tensor: tensor.cpu(), found)
+        usual = {tensor.dtype for tensor in tensors_of(inputs.values)} in (
+            {torch.float32},
+            {torch.float64},
+            {torch.int64},
+        )
+        fixed = usual and "empty" not in subject.name and expected and not difference(expected[0], expected[1])
+        if fixed and difference(expected[0], found, 1e-2):
+            raise WrongResultError(f"{subject.name} gives other values on {device} than on the CPU")
+    if not passed:
+        for reason, subject.now in failed:
+            raise reason
+        raise NothingTriedError(f"no input on {device}")
