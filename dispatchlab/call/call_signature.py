@@ -267,7 +267,8 @@ def check_of(type_: Type) -> Check:
         case SimpleType(name):
             return _SIMPLE.get(name, _anything)
         case OptionalType(element):
-            return _optional(check_of(element))
+            inner = check_of(element)
+            return lambda value: None if value is None else inner(value)
         case ListType(element, size):
             # NB: None is an undefined tensor as an argument of its own, and no tensor at all inside of a list
             check = _defined_tensor if element == SimpleType("Tensor") else check_of(element)
@@ -408,10 +409,6 @@ _SIMPLE: dict[str, Check] = {
 }
 _NUMBERS = frozenset((bool, int, float))
 _REPEATED = frozenset(map(SimpleType, ("int", "SymInt", "float", "bool")))
-
-
-def _optional(check: Check) -> Check:
-    return lambda value: None if value is None else check(value)
 
 
 def _list(check: Check, size: int | None) -> Check:

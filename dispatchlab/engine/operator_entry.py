@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
 from typing import NamedTuple
 
 from dispatchlab.engine.fallbacks import Fallbacks
@@ -117,10 +115,6 @@ class OperatorEntry(NamedTuple):
     def kernels_at(self, bit: int) -> tuple[RegisteredKernel, ...]:
         """Return the kernels at a key, by its bit, newest first."""
         return self.kernels.get(bit, ())
-
-    def every_kernel(self) -> Iterator[RegisteredKernel]:
-        """Return the kernels at all keys."""
-        return chain.from_iterable(self.kernels.values())
 
     def with_kernels(
         self, bit: int, at_key: tuple[RegisteredKernel, ...], wanted: int, fill: Fill, fallbacks: Fallbacks

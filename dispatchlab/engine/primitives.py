@@ -169,7 +169,7 @@ class RegisterDef:
                 raise refusals.duplicate_def(self.name, entry.stored, new)
             stored = _merged(self.name, entry.stored, new)
         else:
-            if any(mismatch(new, kernel) is not None for kernel in entry.every_kernel()):
+            if any(mismatch(new, kernel) is not None for kernels in entry.kernels.values() for kernel in kernels):
                 raise self._mismatched(entry, semantics)
             count = len(new.schema.arguments)
             if count > refusals.MAX_ARGUMENTS:

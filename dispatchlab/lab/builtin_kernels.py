@@ -17,7 +17,7 @@ from dispatchlab.call.operators import Operator, operator
 from dispatchlab.call.tensor import Tensor, VersionCounter, shallow_copy
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.lab import batching
-from dispatchlab.lab.autograd_graph import Gradients, Node
+from dispatchlab.lab.autograd_graph import Node
 from dispatchlab.lab.grad_mode import is_grad_enabled
 from dispatchlab.lab.kernels import tensors_in
 from dispatchlab.lab.lazy_elements import LAZY_BITS, held, meant
@@ -131,14 +131,14 @@ def _standing_for_itself(tensor: Tensor) -> Tensor:
     made.key_bits = tensor.key_bits & ~LAZY_BITS
     if tensor.elements is not None:
         made.elements = np.array(meant(tensor))
-    node = Node("CloneBackward0", _passes_on, (tensor,)) if tensor.requires_grad and is_grad_enabled() else None
+    node = (
+        Node("CloneBackward0", lambda _, gradients: gradients, (tensor,))
+        if tensor.requires_grad and is_grad_enabled()
+        else None
+    )
     made.start_history(VersionCounter(), requires_grad=node is not None)
     made.grad_fn = node
     return made
-
-
-def _passes_on(node: Node, gradients: Gradients) -> Gradients:
-    return gradients
 
 
 # -- keys that hand on

@@ -235,7 +235,8 @@ def _impl_classes(generated: GeneratedGroup) -> Iterator[str]:
     out = generated.group.out
     yield from banner(f"impl: the computation, one class for each kernel in the dispatch of {out.short_name}")
     for kernel in kernels:
-        keys = [str(each.key) for each in generated.keys if each.kernel is kernel or _same_kernel(each, kernel.name)]
+        structured = [each for each in generated.keys if each.form is Form.STRUCTURED or each.kernel is kernel]
+        keys = [str(each.key) for each in structured if each.kernel is not None and each.kernel.name == kernel.name]
         yield from bracketed(f"class structured_{kernel.name}(", [generated.meta_class], "):", single=True)
         yield f"    # {comes_from(kernel)}, for {', '.join(keys)}"
         yield from bracketed("def impl(", ["op", *python_parameters(generated.impl_arguments)], ") -> None:", indent=1)
@@ -243,10 +244,6 @@ def _impl_classes(generated: GeneratedGroup) -> Iterator[str]:
         yield from bracketed(f"op.kernels.{python_name(kernel.name)}(", call, ")", indent=2)
         yield ""
         yield ""
-
-
-def _same_kernel(each: GeneratedKey, name: str) -> bool:
-    return each.form is Form.STRUCTURED and each.kernel is not None and each.kernel.name == name
 
 
 _FORM_BANNERS = {

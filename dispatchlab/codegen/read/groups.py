@@ -306,19 +306,11 @@ def _view_kind(function: NativeFunction) -> ViewKind | None:
     return ViewKind.ALIASING_INPLACE if function.parts.name.inplace else ViewKind.ALIASING
 
 
-def _needs_copy(view: NativeFunction) -> bool:
-    """Return whether the view needs a copying variant."""
-    return (
-        DispatchKey.CompositeImplicitAutograd not in view.composites
-        and "inplace_view" not in view.tags
-        and not view.parts.name.base.endswith("_inverse")
-    )
-
-
 def _broken_view(group: ViewGroup) -> Iterator[Problem]:
     view, copy, inplace = group.view, group.copy, group.inplace
     if copy is None:
-        if _needs_copy(view):
+        is_composite = DispatchKey.CompositeImplicitAutograd in view.composites
+        if not (is_composite or "inplace_view" in view.tags or view.parts.name.base.endswith("_inverse")):
             message = f"{view.short_name} is a view, and no function copies in its place"
             name = view.short_name.replace(view.parts.name.base, f"{view.parts.name.base}_copy", 1)
             yield _problem(Rule.VIEW_COPY_MISSING, view, message, f"add {name} with the tag view_copy")

@@ -67,7 +67,10 @@ def _no_meta(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
             continue
         calls = subject.calls_of(operator)
         if calls.is_custom_op and not calls.has_fake:
-            yield _custom_op_without_fake(operator)
+            trouble = "but register_fake was not called: torch.compile and torch.export cannot trace it"
+            text = f"custom_op made it at {owner(operator.debug)}, {trouble}"
+            fix = _register_fake(operator)
+            yield Found(str(operator.name), DispatchKey.Meta, text, (operator.debug,), cause="custom_op", fix=fix)
             continue
         kernel = _backend_kernel(operator, BACKEND_KEYS)
         if kernel is None or calls.has_fake or operator.active_at(COMPOSITE) is not None:
@@ -89,18 +92,6 @@ def _no_meta(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
 
 def _register_fake(operator: RecordedOperator) -> str:
     return f'torch.library.register_fake("{operator.name}")(fn), where fn returns an empty tensor of the right shape'
-
-
-def _custom_op_without_fake(operator: RecordedOperator) -> Found:
-    return Found(
-        str(operator.name),
-        DispatchKey.Meta,
-        f"custom_op made it at {owner(operator.debug)}, but register_fake was not called: torch.compile and "
-        "torch.export cannot trace it",
-        (operator.debug,),
-        cause="custom_op",
-        fix=_register_fake(operator),
-    )
 
 
 @rule("DL010")
