@@ -230,8 +230,9 @@ class Options:
             ParseError: it cannot be read.
         """
         given = parse_schema_or_name(text) if isinstance(text, str) else text
-        if self.schema_or_name is not None:
-            raise _schema_twice(self.schema_or_name, given)
+        if (old := self.schema_or_name) is not None:
+            text = f"an op has one schema and two are given, {old} and {given}: pass it to op, or set it in the options"
+            raise refuse(ErrorKind.OTHER, text, schema=str(given), other_schema=str(old))
         return replace(self, schema_or_name=given)
 
     def alias_analysis(self, kind: AliasKind | str) -> Options:
@@ -336,8 +337,3 @@ def _check_kernels(name: OperatorName, options: Options) -> None:
 def _impls(name: OperatorName, options: Options) -> Iterator[Impl]:
     for key, made in options.kernels:
         yield Impl(name, key, made.kernel, made.debug_text or DEBUG, call_site())
-
-
-def _schema_twice(old: FunctionSchema | OperatorName, new: FunctionSchema | OperatorName) -> Exception:
-    message = f"an op has one schema and two are given, {old} and {new}: pass it to op, or set it in the options"
-    return refuse(ErrorKind.OTHER, message, schema=str(new), other_schema=str(old))

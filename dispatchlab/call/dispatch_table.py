@@ -90,7 +90,7 @@ def _nothing_above_the_backend(entry: OperatorEntry, name: str, keys: DispatchKe
     key = keys.highest()
     backends = tuple(one for one in keys if one.functionality <= DispatchKey.NestedTensor)
     # See Note [What to register below]
-    missing = backends[-1:] if backends and _entry_at(entry, backends[-1]) is None else ()
+    missing = [one for one in backends[-1:] if not any(slots & 1 << one.slot for slots in entry.slots.values())]
     found = (
         f"{name} has no kernel and no fallthrough for {key}, where a call for {_listed(backends)} comes before the "
         f"backend: it has kernels for {there}"
@@ -107,11 +107,6 @@ def _nothing_above_the_backend(entry: OperatorEntry, name: str, keys: DispatchKe
 # A call stops at a functionality key, such as AutogradNestedTensor, at which nothing is registered and no backend
 # fallback serves. A kernel there would have to do what the backend should do; so the advice is a kernel for the backend
 # of the arguments, unless there is one, and a fallthrough that lets calls go on to it. The highest backend decides.
-
-
-def _entry_at(entry: OperatorEntry, key: DispatchKey) -> TableEntry | None:
-    bit = 1 << key.slot
-    return next((held for held, slots in entry.slots.items() if slots & bit), None)
 
 
 def _registered(entry: OperatorEntry) -> tuple[str, ...]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -20,57 +19,50 @@ _KEYS: Final = {"fake": "Meta", "backward": "Autograd", "vmap": "FuncTorchBatche
 """The keys that trials reach besides those of a call."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnKernels:
-    """The kernels that packages add to an operator of others.
+def own_trial(
+    operator: str, before: Mapping[str, str], after: Mapping[str, str]
+) -> Callable[[Subject, str, Trial], None] | None:
+    """Return how to try an operator of others: only on a device, or at a key, that has an added kernel.
 
-    Args:
-        operator: its full name.
-        keys: the keys of the kernels.
-        debugs: their debug texts.
+    Returns:
+        A function of the subject, the name of a trial, and the trial; None for an operator that was added itself.
     """
-
-    operator: str
-    keys: frozenset[str]
-    debugs: frozenset[str]
-
-    def run(self, subject: Subject, name: str, trial: Trial) -> None:
-        """Run a trial if it runs one of the kernels: on the CPU, else on the device of PrivateUse1."""
-        backend = privateuse1_name() if any("PrivateUse1" in key for key in self.keys) else ""
-        reached = {_KEYS.get(name, ""), f"{_KEYS.get(name)}CPU"} & self.keys
-        if (self._runs_on("cpu") and not backend) or (name != "call" and reached):
-            trial(subject)
-        elif name == "signature":
-            trial(subject)
-            raise NotNeededError("no call was made")
-        elif name == "call" and backend and self._runs_on(backend):
-            call_on_device(subject, backend)
-        else:
-            with suppress(Exception):
-                subject.choose()  # for the trials that reach other keys
-            raise NothingTriedError(f"no input on {backend or ' and '.join(sorted(self.keys))}")
-
-    def _runs_on(self, device: str) -> bool:
-        """Return whether tensors can be made on a device, and a call with one runs one of the kernels."""
-        try:
-            tensor = torch.empty(1).to(device)
-            tensor.cpu()
-        except Exception:  # a backend without a kernel for it
-            return False
-        table = parse_table(torch._C._dispatch_dump_table(self.operator))
-        keys = str(torch._C._dispatch_keys(tensor)).removeprefix("DispatchKeySet(").removesuffix(")").split(", ")
-        running = (row.debug for key, row in table.items() if str(key) in keys and not str(key).startswith("Autocast"))
-        return not self.debugs.isdisjoint(running)
-
-
-def own_kernels(operator: str, before: Mapping[str, str], after: Mapping[str, str]) -> OwnKernels | None:
-    """Return the kernels that were added to an operator; None for an operator that was defined after `before`."""
     was = read_dump(before[operator]) if operator in before else None
     if was is None or was.schema is None:
         return None
     old = {(kernel.key, kernel.debug) for kernel in was.kernels}
     new = [kernel for kernel in read_dump(after[operator]).kernels if (kernel.key, kernel.debug) not in old]
-    return OwnKernels(operator, frozenset(str(one.key) for one in new), frozenset(one.debug for one in new))
+    added, debugs = {str(kernel.key) for kernel in new}, {kernel.debug for kernel in new}
+    backend = privateuse1_name() if any("PrivateUse1" in key for key in added) else ""
+
+    def run(subject: Subject, name: str, trial: Trial) -> None:
+        here = _runs_on(backend or "cpu", operator, debugs)
+        if (here and not backend) or (name != "call" and {_KEYS.get(name, ""), f"{_KEYS.get(name)}CPU"} & added):
+            trial(subject)
+        elif name == "signature":
+            trial(subject)
+            raise NotNeededError("no call was made")
+        elif name == "call" and here:
+            call_on_device(subject, backend)
+        else:
+            with suppress(Exception):
+                subject.choose()  # for the trials that reach other keys
+            raise NothingTriedError(f"no input on {backend or ' and '.join(sorted(added))}")
+
+    return run
+
+
+def _runs_on(device: str, operator: str, debugs: Collection[str]) -> bool:
+    """Return whether tensors can be made on a device, and a call with one runs a kernel with one of these texts."""
+    try:
+        tensor = torch.empty(1).to(device)
+        tensor.cpu()
+    except Exception:  # a backend without a kernel for it
+        return False
+    table = parse_table(torch._C._dispatch_dump_table(operator))
+    keys = str(torch._C._dispatch_keys(tensor)).removeprefix("DispatchKeySet(").removesuffix(")").split(", ")
+    running = (row.debug for key, row in table.items() if str(key) in keys and not str(key).startswith("Autocast"))
+    return any(debug in debugs for debug in running)
 
 
 def call_on_device(subject: Subject, device: str) -> None:

@@ -7,7 +7,7 @@ folders whose names begin with a dot are left out.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,19 +92,12 @@ def scenario_files(paths: Iterable[str], *, report: Callable[[str], None] | None
             files.append(path)
             continue
         found = scenarios_below(path)
-        others = _others_text(path, found.others) if found.others else ""
+        shown = first_of([f"{other} is {content}" for other, content in found.others], 3)
+        verb = "is" if len(found.others) == 1 else "are"
+        others = f"{len(found.others)} of the files below {path} {verb} left out: {shown}" if found.others else ""
         if not found.scenarios:
             raise NoScenarioError(path, f"; {others}" if others else "")
         if others and report is not None:
             report(f"note: {others}")
         files += map(str, found.scenarios)
     return tuple(dict.fromkeys(files))
-
-
-_OTHERS_SHOWN = 3
-
-
-def _others_text(folder: str, others: Sequence[tuple[Path, FileContent]]) -> str:
-    """Return the files of a folder that are not scenarios, with their kinds."""
-    shown = first_of([f"{path} is {found}" for path, found in others], _OTHERS_SHOWN)
-    return f"{len(others)} of the files below {folder} {'is' if len(others) == 1 else 'are'} left out: {shown}"

@@ -138,18 +138,6 @@ def scalar(node: Node, wanted: str) -> Scalar:
     return node
 
 
-def at_error(node: Scalar, error: ParseError, shift: int = 0) -> Wrong:
-    """Return the problem of a text that did not parse, at the first wrong character.
-
-    Args:
-        node: the node of the text.
-        error: the error of the parser.
-        shift: the number of characters that were added before the text for the parser.
-    """
-    at = min(max(0, error.at - shift), len(node.text))
-    return Wrong(node, f"{error.sentence} in {quoted(node.text)}", column=node.column_of(at))
-
-
 def parsed(node: Scalar, parse: Callable[[str], T], context: Context, *, prefix: str = "") -> T:
     """Return the parsed text of the node with `prefix` in front; equal texts of a file are parsed once.
 
@@ -162,7 +150,9 @@ def parsed(node: Scalar, parse: Callable[[str], T], context: Context, *, prefix:
         try:
             value = context.parsed[key] = parse(prefix + node.text)
         except ParseError as error:
-            raise at_error(node, error, len(prefix)) from None
+            at = min(max(0, error.at - len(prefix)), len(node.text))
+            sentence = f"{error.sentence} in {quoted(node.text)}"
+            raise Wrong(node, sentence, column=node.column_of(at)) from None
     return value  # type: ignore[return-value]  # the key has the function that made it
 
 

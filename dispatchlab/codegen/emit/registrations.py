@@ -246,7 +246,8 @@ def _native(kernel: BackendKernel) -> str:
 
 def _backend_select(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
     for function in natives.functions:
-        if _is_factory(function):
+        name = function.name.name  # as `needs_backend_select` of torchgen reads it
+        if function.parts.options and not (name.endswith("_like") or name.startswith("new_")):
             yield GeneratedKernel(
                 function,
                 DispatchKey.BackendSelect,
@@ -255,12 +256,6 @@ def _backend_select(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
                 function.cpp_name,
                 inferred_schema(function),
             )
-
-
-def _is_factory(function: NativeFunction) -> bool:
-    """Return whether dtype, layout and device decide the backend of a call. Source: `needs_backend_select`."""
-    name = function.name.name
-    return bool(function.parts.options) and not (name.endswith("_like") or name.startswith("new_"))
 
 
 # -- Functionalize

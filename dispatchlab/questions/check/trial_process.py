@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from dispatchlab.errors import did_you_mean
 from dispatchlab.live.bridge.torch import ImportFailedError
-from dispatchlab.live.device_trials import own_kernels
+from dispatchlab.live.device_trials import own_trial
 from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
 from dispatchlab.live.failure.program_watch import ProgramWatch, frames_of, raised_of
 from dispatchlab.live.failure.torch_watch import start
@@ -168,7 +168,7 @@ def _runs(request: TrialRequest, watch: ProgramWatch, before: Mapping[str, str])
             given.get(operator, ()),
             noted.get(operator, []) + noted.get(operator.partition(".")[0], []),
             request.seed,
-            run=None if (own := own_kernels(operator, before, dumps)) is None else own.run,
+            run=own_trial(operator, before, dumps),
         )
         for operator in operators
     }

@@ -88,17 +88,14 @@ def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> Cal
             hops.append(_hop(table, "redispatch", after.why, after.keys, (), start=after.keys))
     end = after.why
     if hops[-1].refusal is ErrorKind.MISSING_KERNEL:
-        end += f", as {view.name} has no kernel for {hops[-1].key}; {_kernels_there(view)}"
+        keys = dict.fromkeys(row.key for row in view.kernels if row.active and "fallthrough" not in row.flags)
+        there = f"kernels for {', '.join(keys)}" if keys else "no kernels at all"
+        end += f", as {view.name} has no kernel for {hops[-1].key}; it has {there}"
     if hops[-1].refusal is not None and hops[-1].kernel is None and view.violations:
         end += f", reported as a broken invariant, since those are checked first: {view.violations[0]}"
     return CallExplanation(
         view.name, str(schema), described.arguments, described.keys, thread, tuple(hops), end, known=after.known
     )
-
-
-def _kernels_there(view: OperatorView) -> str:
-    keys = tuple(dict.fromkeys(row.key for row in view.kernels if row.active and "fallthrough" not in row.flags))
-    return f"it has kernels for {', '.join(keys)}" if keys else "it has no kernels at all"
 
 
 # -- the table that calls use

@@ -9,13 +9,8 @@ FAMILIES = backend_rules, composite_rules, definition_rules, kernel_rules, order
 """The modules of rules, by what the rules are about."""
 
 
-def every_rule() -> tuple[Rule, ...]:
-    """Return the rules of all families, by code."""
-    rules = {value.code: value for module in FAMILIES for value in vars(module).values() if isinstance(value, Rule)}
-    return tuple(rules[code] for code in sorted(rules))
-
-
-RULES = every_rule()
+_BY_CODE = {value.code: value for module in FAMILIES for value in vars(module).values() if isinstance(value, Rule)}
+RULES = tuple(_BY_CODE[code] for code in sorted(_BY_CODE))
 """Every rule, by code."""
 
 

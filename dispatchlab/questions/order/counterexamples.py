@@ -89,18 +89,13 @@ def program_of(scenario: Scenario, report: Report) -> str | None:
 
     if counterexample.expected_sequence == counterexample.actual_sequence:
         raise OneSequenceError
+    slots = counterexample.diff.partition(f", {TABLES[1]}\n")[2]
     return torch_program(
         scenario.registrations,
         counterexample.expected_sequence,
         counterexample.actual_sequence,
-        keys=_slots_in(counterexample),
+        keys=tuple(dict.fromkeys(re.findall(r"^[+](\w+): ", slots, re.MULTILINE)))[:2],
     )
-
-
-def _slots_in(counterexample: Counterexample) -> tuple[str, ...]:
-    """Return the first keys with slots that differ, by the diff."""
-    slots = counterexample.diff.partition(f", {TABLES[1]}\n")[2]
-    return tuple(dict.fromkeys(re.findall(r"^[+](\w+): ", slots, re.MULTILINE)))[:2]
 
 
 def cut(

@@ -44,7 +44,9 @@ def find_checkout(start: Path) -> Checkout:
     root = _root(start)
     source = _source(root)
     named = []
-    for name in _names_of(_distribution(root)):
+    distribution = _distribution(root)
+    plain = re.sub(r"[-.]+", "_", distribution)  # its modules: `a_b` for `a-b`, or `b` in the namespace `a`
+    for name in dict.fromkeys([plain, plain.lower(), re.sub(r"[-_]+", ".", distribution)]):
         path = source.joinpath(*name.split("."))
         if (path / "__init__.py").is_file() or path.with_name(f"{path.name}.py").is_file():
             named.append(name)
@@ -133,9 +135,3 @@ def _distribution(root: Path) -> str:
         return root.name
     found = re.search(r"\bname\s*=\s*[\"']([\w.-]+)[\"']", text)
     return found[1] if found else root.name
-
-
-def _names_of(distribution: str) -> list[str]:
-    """Return the possible module names of a distribution: `a_b` for `a-b`, or `b` in the namespace `a`."""
-    plain = re.sub(r"[-.]+", "_", distribution)
-    return list(dict.fromkeys([plain, plain.lower(), re.sub(r"[-_]+", ".", distribution)]))

@@ -49,17 +49,11 @@ def _tree(steps: Sequence[TracedEvent], depth: int, *, sets: bool) -> Iterator[L
             yield from _tree(step.steps, depth + 1, sets=sets)
         else:
             if sets:
-                yield Line(_guard_text(step), "warn", indent=depth)
+                sides = (("includes", step.newly_included), ("excludes", step.newly_excluded))
+                changes = [f"{verb} {functionalities_text(keys)}" for verb, keys in sides if keys]
+                text = f"[guard] {step.name}: {', '.join(changes) or 'changes nothing'}"
+                yield Line(text, "warn", indent=depth)
             yield from _tree(step.steps, depth, sets=sets)
-
-
-def _guard_text(guard: TracedGuard) -> str:
-    """Return `[guard] AutoDispatchBelowAutograd: excludes AutogradCPU`."""
-    changes = [
-        *([f"includes {functionalities_text(guard.newly_included)}"] if guard.newly_included else []),
-        *([f"excludes {functionalities_text(guard.newly_excluded)}"] if guard.newly_excluded else []),
-    ]
-    return f"[guard] {guard.name}: {', '.join(changes) or 'changes nothing'}"
 
 
 def _detail_texts(call: TracedCall) -> Iterator[str]:
