@@ -80,7 +80,10 @@ def schema_difference(expected: FunctionSchema, found: FunctionSchema, *, symint
     """
     if expected.is_opaque or found.is_opaque:
         return None
-    read = without_size if symint_kernel else _without_symint
+
+    def read(type_: Type) -> Type:
+        return fake_of(type_) if is_symint_type(type_) and not symint_kernel else without_size(type_)
+
     counts = (
         (DifferenceKind.ARGUMENT_COUNT, expected.arguments, found.arguments),
         (DifferenceKind.RETURN_COUNT, expected.returns, found.returns),
@@ -134,7 +137,3 @@ def same_type(left: Type, right: Type) -> bool:
             return len(ones) == len(others) and all(map(same_type, ones, others))
         case _:
             return left == right
-
-
-def _without_symint(type_: Type) -> Type:
-    return fake_of(type_) if is_symint_type(type_) else without_size(type_)

@@ -113,9 +113,6 @@ def _python_methods(
             raise refused("backward adds to the gradient of every leaf here: leave inputs=None")
         lab.backward(self, gradient, retain_graph=bool(retain_graph), create_graph=create_graph)
 
-    def format_of(self: Any, format_spec: Any) -> Any:
-        return object.__format__(self, format_spec) if self.shape else self.item().__format__(format_spec)
-
     def to(self: Any, *args: Any, **kwargs: Any) -> Any:
         given = torch_functions()["Tensor.to"].parser.bind(args, kwargs).values
         like: Any = given.get("tensor", self)
@@ -129,7 +126,7 @@ def _python_methods(
 
     return {
         "__contains__": contains,
-        "__format__": format_of,
+        "__format__": lambda self, spec: object.__format__(self, spec) if self.shape else format(self.item(), spec),
         "__len__": length,
         "__reduce_ex__": object.__reduce_ex__,
         "__rmatmul__": adopting(lambda self, other: inner["matmul"](other, self)),

@@ -178,7 +178,12 @@ def _without_known(certification: Certification, difference: Difference) -> Cert
     for certificate in certification.certificates:
         operator = own[certificate.operator]
         base = None if difference.base is None else difference.base.operator(certificate.operator)
-        reasons = tuple(reason for reason in certificate.reasons if not _is_by_custom_op(reason, operator))
+        reasons = tuple(
+            one
+            for one in certificate.reasons
+            if one.cause is not Cause.OVERRIDE
+            or not is_of_custom_op(operator, key := one.keys[0], operator.kernels_at(key))
+        )
         fresh = tuple(reason for reason in reasons if base is None or not _is_in(reason, operator, base))
         if not reasons and certificate.verdict is Certified.ORDER_DEPENDENT:
             kept.append(replace(certificate, verdict=Certified.ORDER_INDEPENDENT, reasons=()))
@@ -194,11 +199,6 @@ def _without_known(certification: Certification, difference: Difference) -> Cert
         lazy=difference.lazy,
         known=tuple(known),
     )
-
-
-def _is_by_custom_op(reason: OrderReason, own: RecordedOperator) -> bool:
-    """Return whether one call of `custom_op` registers both kernels, always in the same order."""
-    return reason.cause is Cause.OVERRIDE and is_of_custom_op(own, reason.keys[0], own.kernels_at(reason.keys[0]))
 
 
 def _is_in(reason: OrderReason, own: RecordedOperator, base: RecordedOperator) -> bool:

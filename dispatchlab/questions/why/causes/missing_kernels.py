@@ -30,12 +30,16 @@ def device_without_kernel(words: Words) -> Mapping[str, object]:
     """Find out whether the backend copies tensors, and whether PyTorch's own builds with it have the kernel."""
     registry, key = words.failure.registry, words.key
     copies = registry.operator("aten::_copy_from")
-    recorded = RecordedFacts(open_bundled(cuda_registry(registry.version))) if key == "CUDA" else None
-    facts = None if recorded is None else recorded.operator(words.op)
     return saw(
         copies=copies is not None and key in copies.kernels,
-        built_with=facts is not None and "CUDA" in facts.kernels,
+        built_with=key == "CUDA" and _has_cuda(words.op, registry.version),
     )
+
+
+def _has_cuda(name: str, version: str) -> bool:
+    """Return whether an operator has a CUDA kernel in PyTorch's own builds with CUDA."""
+    facts = RecordedFacts(open_bundled(cuda_registry(version))).operator(name)
+    return facts is not None and "CUDA" in facts.kernels
 
 
 @looks_for("WHY306")
