@@ -117,3 +117,9 @@ def test_programs_are_for_a_key_that_a_device_can_stand_in_for(tmp_path: Path) -
     program.write_text("raise SystemExit\n", encoding="utf-8")
     with pytest.raises(NoStandInError, match="but MPS is another key"):
         run_raising("coverage", "torch-2.13-cpu", "--key", "MPS", "--program", str(program))
+
+
+def test_the_name_of_a_device_needs_a_program() -> None:
+    result = run("coverage", "torch-2.13", "--device", "npu")
+    assert result.exit_code == 2
+    assert "add --program FILE.py" in result.stderr

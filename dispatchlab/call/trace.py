@@ -79,7 +79,8 @@ class Trace:
         """Record that a call is over."""
         traced = self._here().end(call)
         if isinstance(traced, TracedCall):
-            traced.error = None if error is None else _error_line(error)
+            lines = [f"{type(error).__name__}: {line}" for line in str(error).splitlines()] or [type(error).__name__]
+            traced.error = None if error is None else lines[0]
             traced.ended_ns = monotonic_ns() - self._started_ns
 
     def guard_opened(self, guard: object, included: DispatchKeySet, excluded: DispatchKeySet) -> None:
@@ -237,8 +238,3 @@ def _kernel(call: ObservedCall) -> TracedKernel | None:
     conversion = "" if takes_stack == has_stack else "boxed" if takes_stack else "unboxed"
     source = key_text(registered.key)
     return TracedKernel(registered.debug, call.entry.reason, source, conversion)
-
-
-def _error_line(error: BaseException) -> str:
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

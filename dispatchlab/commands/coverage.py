@@ -87,6 +87,8 @@ def coverage(
     from dispatchlab.registries.backend_coverage import Way, runtime_key
     from dispatchlab.views.view import View
 
+    if device and not programs:
+        raise click.UsageError("--device names the device in a program: add --program FILE.py")
     if programs and (operators or tags or listed):
         raise click.UsageError("--program cannot be combined with --operator, --tag and --list: leave some out")
     source, imports = subject(source, keys=[key], operators=operators)
@@ -100,7 +102,8 @@ def coverage(
     name = f"PyTorch {recorded.torch} with {' and '.join(imports)}" if imports else source
     view: View[Any]
     if programs:
-        view = program_coverage_view(program_coverage(recorded, row, programs, name=name, device=device or ""))
+        needs = program_coverage(recorded, row, programs, name=name, device=device or "")
+        view = program_coverage_view(needs)
     else:
         found = coverage_report(
             recorded,
@@ -111,3 +114,5 @@ def coverage(
         )
         view = coverage_view(found, torch=recorded.torch)
     show_and_keep(format, view, page)
+    if programs and not all(one.calls for one in needs.programs):
+        click.get_current_context().exit(1)

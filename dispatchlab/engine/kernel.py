@@ -94,7 +94,9 @@ def dispatch(key: DispatchKey | str, function: KernelLike) -> KernelFunction:
     Raises:
         RegistrationError: of kind `unknown_key`.
     """
-    return replace(kernel_function(function), key=key_or_device(key))
+    devices = {name.lower(): DispatchKey[name] for name in BACKENDS}
+    found = devices[key] if isinstance(key, str) and key in devices else key_named(key)
+    return replace(kernel_function(function), key=found)
 
 
 def dispatch_autograd(function: KernelLike) -> KernelFunction:
@@ -198,12 +200,6 @@ def key_named(text: DispatchKey | str) -> DispatchKey | None:
         return parse_key(text)
     except UnknownKeyError as error:
         raise RegistrationError(ErrorKind.UNKNOWN_KEY, str(error), {"key": text}) from None
-
-
-def key_or_device(text: DispatchKey | str) -> DispatchKey | None:
-    """Return a key by its name or by the device type of its backend, such as `cuda`."""
-    devices = {name.lower(): DispatchKey[name] for name in BACKENDS}
-    return devices[text] if isinstance(text, str) and text in devices else key_named(text)
 
 
 E = TypeVar("E", AliasKind, BlockKind)

@@ -57,6 +57,15 @@ def test_kernels_of_the_backend_are_its_own(tmp_path: Path) -> None:
     assert "missing" in calls.values()
 
 
+def test_a_program_without_a_call_on_the_device_fails(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("import torch\nprint(torch.ones(2) + 1)\n")
+    command = [sys.executable, "-m", "dispatchlab", "coverage", "torch-2.13-cpu", "--device", "npu"]
+    done = subprocess.run([*command, "--program", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "no call reaches the device; have it name npu, and leave out its import of the backend" in done.stdout
+
+
 def test_the_command_lists_the_kernels_that_a_program_needs(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("import torch\n(torch.ones(2, device='npu') + 1).relu()\n", encoding="utf-8")

@@ -53,7 +53,8 @@ def read_entry(fields: Fields, tags: frozenset[str]) -> NativeFunction | None:
     parts = parts_of(schema)
     kind = kind_of_schema(parts)
     for rule, message, hint, culprit in broken_rules(schema, parts, kind):
-        fields.report(rule, node, message, hint, column=_column_of(node, culprit))
+        found = re.search(rf"(?<!\w){re.escape(culprit)}(?!\w)", node.text) if culprit else None
+        fields.report(rule, node, message, hint, column=node.column_of(found.start()) if found else None)
     structured = fields.get(STRUCTURED, False)
     delegate = _delegate(fields, schema)
     manual = fields.get(MANUAL_KERNEL_REGISTRATION, False)
@@ -103,11 +104,6 @@ def _schema(fields: Fields, node: Scalar) -> FunctionSchema | None:
         return schema
     inside = OperatorName(DEFAULT_NAMESPACE, name.name, name.overload)
     return FunctionSchema(inside, schema.arguments, schema.returns, schema.is_vararg, schema.is_varret)
-
-
-def _column_of(node: Scalar, culprit: str) -> int | None:
-    found = re.search(rf"(?<!\w){re.escape(culprit)}(?!\w)", node.text) if culprit else None
-    return node.column_of(found.start()) if found else None
 
 
 def _variants(fields: Fields) -> frozenset[Variant]:

@@ -175,7 +175,8 @@ def _program(one: ProgramOnDevice, found: ProgramCoverage) -> Iterator[Line]:
     if one.stops_at:
         yield Line(f"{one.program}: raises at {one.stops_at}; {number} in all", "bad", indent=2)
     elif not one.calls:
-        yield Line(f"{one.program}: no call reaches the device; have it name {found.device}", "warn", indent=2)
+        how = f"have it name {found.device}, and leave out its import of the backend, which a stand-in replaces here"
+        yield Line(f"{one.program}: no call reaches the device; {how}", "bad", indent=2)
     elif not one.unserved and not one.error:
         runs = "runs, if the fallback, which is not run here, serves its calls" if found.has_fallback else "runs"
         yield Line(f"{one.program}: {runs}; {number}", "good", indent=2)

@@ -4,7 +4,7 @@ DL022 and DL024 for kernels of another device, DL023 for writes and aliases hidd
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.slot_set import BACKENDS_OF_AUTOGRAD, keys_of
@@ -27,7 +27,7 @@ _FACTORIES = "aten::empty.memory_format", "aten::empty_strided"
 # kernels for operators of its own extends a device that another package brings, which need not be imported here.
 
 
-def _brought(subject: Subject, packages: Packages) -> dict[DispatchKey, str]:
+def brought(subject: Subject, packages: Packages) -> dict[DispatchKey, str]:
     """Return the debug text of one registration for each backend. See Note [Backends that a package brings]."""
     recorded = subject.recorded
     found: dict[DispatchKey, str] = {}
@@ -53,22 +53,30 @@ def _lacks(subject: Subject, name: str, key: DispatchKey) -> bool:
 
 def _with_tensors(subject: Subject, packages: Packages) -> dict[DispatchKey, str]:
     """Return the new backends that have tensors; other backends are incomplete or misspelt."""
-    return {key: debug for key, debug in _brought(subject, packages).items() if not _lacks(subject, _FACTORIES[0], key)}
+    return {key: debug for key, debug in brought(subject, packages).items() if not _lacks(subject, _FACTORIES[0], key)}
 
 
 def _register(operator: RecordedOperator, key: DispatchKey, debug: str) -> str:
     """Return the call that registers a kernel, in the language of the line that registered the backend."""
-    name = operator.name.without_namespace
+    namespace, name = operator.name.namespace, operator.name.without_namespace
     if any(path.endswith(".py") for path, _ in sites_in(debug)):
-        return f'lib = torch.library.Library("aten", "IMPL"); lib.impl("{name}", fn, "{key}")'
-    return f'm.impl("{name}", fn) in TORCH_LIBRARY_IMPL(aten, {key}, m)'
+        return f'lib = torch.library.Library("{namespace}", "IMPL"); lib.impl("{name}", fn, "{key}")'
+    return f'm.impl("{name}", fn) in TORCH_LIBRARY_IMPL({namespace}, {key}, m)'
+
+
+def beside(
+    operator: RecordedOperator, kernel: RecordedKernel, packages: Packages, devices: Mapping[DispatchKey, str]
+) -> list[tuple[DispatchKey, str]]:
+    """Return the first device that the package of a kernel brings, with the debug text of one registration."""
+    both = ((key, debug, [(kernel.key, kernel.debug), (key, debug)]) for key, debug in devices.items())
+    return [(key, debug) for key, debug, places in both if packages.are_one(operator, places)][:1]
 
 
 @rule("DL018")
 def _no_factory(subject: Subject, _: Iterable[RecordedOperator]) -> Iterator[Found]:
     packages = Packages(subject.recorded)
     devices = _with_tensors(subject, packages)
-    for key, debug in _brought(subject, packages).items():
+    for key, debug in brought(subject, packages).items():
         for name in _FACTORIES:
             operator = subject.recorded.operator(name)
             if operator is None or not _lacks(subject, name, key):
@@ -105,12 +113,12 @@ def _behind_fallback(subject: Subject, _: Iterable[RecordedOperator]) -> Iterato
             if subject.slot(operator, fallback.key).way is not Way.FALLBACK:
                 continue
             is_view = "-> Tensor(a)" in (operator.schema or "")
-            what = "the result is a copy, so writes to it are lost" if is_view else "each call leaves the device"
+            view = "; a fallback that copies loses writes to the result, which is a view" * is_view
             yield Found(
                 str(operator.name),
                 fallback.key,
                 f"it is a `core` operator without a {fallback.key} kernel; the fallback from "
-                f"{owner(fallback.debug)} serves its calls: {what}",
+                f"{owner(fallback.debug)} serves its calls{view}",
                 (fallback.debug,),
                 Level.WARNING if is_view else Level.INFORMATION,
                 cause=str(fallback.key),
@@ -143,8 +151,8 @@ def _over_composite(subject: Subject, operators: Iterable[RecordedOperator]) -> 
                 f"inference tensors of {backend} still run the composite one: two implementations of one operator",
                 (kernel.debug, composite.debug),
                 cause=str(kernel.key),
-                fix=f'm.impl("{operator.name.without_namespace}", fn) at {backend} as well, or drop the {kernel.key} '
-                "kernel, because the operators that the composite one calls have gradients",
+                fix=f"{_register(operator, backend, kernel.debug)} as well, or drop the {kernel.key} kernel, because "
+                "the operators that the composite one calls have gradients",
             )
 
 
@@ -162,7 +170,7 @@ def _autograd_alone(subject: Subject, operators: Iterable[RecordedOperator]) -> 
                 f"of that kernel raises, and so does each call under torch.inference_mode",
                 (kernel.debug,),
                 cause=str(kernel.key),
-                fix=f'm.impl("{operator.name.without_namespace}", fn) at {backend}',
+                fix=_register(operator, backend, kernel.debug),
             )
 
 
@@ -174,10 +182,8 @@ def _for_another_device(subject: Subject, operators: Iterable[RecordedOperator])
         kernel = operator.active_at(DispatchKey.CPU)
         if kernel is None or not _is_foreign(operator, kernel, packages):
             continue
-        backends = _brought(subject, packages) if backends is None else backends
-        for key, debug in backends.items():
-            if not packages.are_one(operator, [(kernel.key, kernel.debug), (key, debug)]):
-                continue
+        backends = brought(subject, packages) if backends is None else backends
+        for key, debug in beside(operator, kernel, packages, backends):
             yield Found(
                 str(operator.name),
                 kernel.key,
@@ -185,9 +191,8 @@ def _for_another_device(subject: Subject, operators: Iterable[RecordedOperator])
                 f"({owner(debug)}): the kernel replaces PyTorch's own in every program that imports the package",
                 (kernel.debug,),
                 cause=str(key),
-                fix=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {key}, m)',
+                fix=_register(operator, key, kernel.debug),
             )
-            break
 
 
 @rule("DL023")
@@ -235,10 +240,8 @@ def _at_another_key(subject: Subject, operators: Iterable[RecordedOperator]) -> 
             other = DispatchKey[name]
             if other in devices or not _lacks(subject, _FACTORIES[0], other):
                 continue
-            for key, debug in devices.items():
-                if not packages.are_one(operator, [(kernel.key, kernel.debug), (key, debug)]):
-                    continue
-                right = kernel.key.name.replace(name, key.name)
+            for key, _ in beside(operator, kernel, packages, devices):
+                right = DispatchKey[kernel.key.name.replace(name, key.name)]
                 renamed = f" ({subject.recorded.privateuse1})" if subject.recorded.privateuse1 else ""
                 yield Found(
                     str(operator.name),
@@ -247,6 +250,5 @@ def _at_another_key(subject: Subject, operators: Iterable[RecordedOperator]) -> 
                     f"and {other} has no tensors here: no call finds the kernel",
                     (kernel.debug,),
                     cause=str(kernel.key),
-                    fix=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {right}, m)',
+                    fix=_register(operator, right, kernel.debug),
                 )
-                break

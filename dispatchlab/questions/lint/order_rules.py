@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.questions.certify.certificate import Cause, OrderReason, is_of_custom_op, overrides_of
 from dispatchlab.questions.coverage.coverage_on_lab import stale_text
+from dispatchlab.questions.lint.backend_rules import beside, brought
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.registries.debug_text import Packages, file_in, owner, stale_order_text
 from dispatchlab.registries.model import RecordedOperator
@@ -39,6 +40,8 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
             them = " and of ".join(owner(kernel.debug) for kernel in losers)
             fixed = packages.are_one(operator, [(key, debug) for debug in debugs])
             of_torch = all(packages.is_torch(operator, key, debug) for debug in debugs[1:])
+            if of_torch and key is DispatchKey.CPU and beside(operator, winner, packages, brought(subject, packages)):
+                continue  # DL022 says where the kernel belongs
             which = (
                 "PyTorch's own, for every program that imports it"
                 if of_torch
