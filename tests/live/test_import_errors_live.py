@@ -98,4 +98,5 @@ def test_a_pytorch_that_is_installed_and_cannot_be_imported_is_not_to_be_install
         "the live engine needs PyTorch; it is installed, but importing it raises OSError: libcudart of torch: "
         f"cannot open shared object file, raised at {__file__}:"
     )
+    assert str(caught.value).endswith("; if PyTorch needs another module test_import_errors_live, rename this file")
     assert "pip install" not in str(caught.value)

@@ -180,12 +180,12 @@ User Stack (most recent call last):
         (
             "RuntimeError: function GeneratedBackwardFor_boxes_area_defaultBackward returned an incorrect number of "
             "gradients (expected 4, got 3)",
-            "returns 2 gradients, but the operator has 3",
+            "returns 2 gradients, but must return 3: one for each argument of forward",
             "return grad, None, None  # one for each input of forward",
         ),
         (
             "RuntimeError: function CubeBackward returned an incorrect number of gradients (expected 2, got 1)",
-            "returns 1 gradient, but the operator has 2",
+            "returns 1 gradient, but must return 2: one for each argument of forward",
             "return grad, None  # one for each input of forward",
         ),
         (
@@ -210,6 +210,15 @@ User Stack (most recent call last):
         ),
         (INDEXED, "no kernel ran: a traced call gets its dtypes from fake kernels", "dtype=torch.int64  # in the fake"),
         (READ, "_, the fake kernel of a custom operator, asks for a value", "n = torch.library.get_ctx().new_dynamic"),
+        (
+            'Traceback (most recent call last):\n  File "/home/me/prog.py", line 1, in <module>\n    import torch\n'
+            '  File "/usr/lib/site-packages/torch/__init__.py", line 2189, in <module>\n    _C._initExtension()\n'
+            '  File "/usr/lib/site-packages/torch/cuda/_utils.py", line 9, in <module>\n    from cuda import a\n'
+            '  File "/home/me/my-code/cuda.py", line 2, in <module>\n    lib = torch.library.Library("mine", "DEF")\n'
+            "AttributeError: partially initialized module 'torch' has no attribute 'library'",
+            "cuda.py has the name of a module that PyTorch imports: Python runs cuda.py in place of that module",
+            "rename cuda.py",
+        ),
         ("what is this", "no known cause", "paste the whole text, from `Traceback` to the error"),
     ],
 )

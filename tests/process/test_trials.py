@@ -90,7 +90,7 @@ def test_functions_that_do_not_take_the_schema_are_named(tried: Try) -> None:
     }
     (norm,) = [each for each in findings(answer) if each.operator == "own::norm"]
     assert norm.message.startswith(
-        "the CPU kernel of own::norm at module0.py:5 takes (x, w), but PyTorch calls it with"
+        "the CPU kernel of own::norm at module0.py:5 takes (x, w), but must take (x, w=None, *, eps="
     )
     assert "def norm(x, w=None, *, eps=1e-05): ..." in norm.fix
     assert norm.owners == ("registered at module0.py:5",)
@@ -401,7 +401,8 @@ def test_a_backward_that_returns_too_few_gradients_for_an_optional_tensor_is_fou
     (found,) = findings(tried(OPTIONAL))
     assert (found.operator, found.code) == ("own::few", "WHY506")
     assert (
-        "returns 1 gradient, but the operator has 2; found by the trial backward with (float32[3, 4], " in found.message
+        "returns 1 gradient, but must return 2: one for each argument of forward; found by the trial backward with "
+        "(float32[3, 4], " in found.message
     )
 
 
@@ -588,8 +589,80 @@ library.impl("few", few, "CPU")
 """
     (found,) = [one for one in findings(tried(source)) if one.code == "WHY211"]
     assert found.owners == ("registered at module0.py:4",)
-    assert found.message.startswith("the CPU kernel of own::few at module0.py:4 takes (q), but PyTorch calls it with ")
-    assert found.message.endswith(": takes other arguments when a call gives b or p")
+    assert found.message.startswith(
+        "the CPU kernel of own::few at module0.py:4 takes (q), but must take (q, b=None, p=0.0)"
+    )
+    assert found.message.endswith(", the arguments of the schema: takes no argument for b and p")
+
+
+FLAGS = """
+import torch
+library = torch.library.Library("own", "DEF")
+def make(name, kernel, fake):
+    library.define(f"{name}(Tensor x, *, float eps=0.5, bool keep={name != 'defaults'}, bool up=False) -> Tensor")
+    library.impl(name, kernel, "CPU")
+    library.impl(name, fake, "Meta")
+def total(x, *, eps=0.5, keep=True, up=False):
+    return x.sum(-1, keepdim=keep).to(torch.float64 if up else torch.float32)
+def no_shape(x, *, eps=0.5, keep=True, up=False):
+    return x.new_empty((*x.shape[:-1], 1), dtype=torch.float64 if up else torch.float32)
+def no_dtype(x, *, eps=0.5, keep=True, up=False): return total(x, keep=keep)
+def picky(x, *, eps=0.5, keep=True, up=False):
+    assert keep and not up
+    return x.sum(-1, keepdim=True)
+make("shape", total, no_shape)
+make("dtype", total, no_dtype)
+make("right", total, total)
+make("picky", picky, lambda x, *, eps=0.5, keep=True, up=False: x.new_empty((*x.shape[:-1], 1)))
+make("raises", total, picky)
+"""
+
+
+def test_a_fake_that_ignores_a_flag_is_found_and_one_that_never_gets_the_other_value_is_not(tried: Try) -> None:
+    found = {one.operator: one for one in findings(tried(FLAGS)) if one.code not in ("WHY401", "WHY531")}
+    assert {operator: one.code for operator, one in found.items()} == {"own::shape": "WHY403", "own::dtype": "WHY403"}
+    assert "shape [3, 1] where the kernel gives [3]" in found["own::shape"].message
+    assert "dtype torch.float32 where the kernel gives torch.float64" in found["own::dtype"].message
+
+
+WRITES = """
+import torch
+library = torch.library.Library("own", "DEF")
+for key in ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd"):
+    library.define(f"{key}(Tensor x) -> Tensor")
+    library.impl(key, lambda x: x.mul_(2) * 1, key)
+@torch.library.custom_op("own::graded", mutates_args=())
+def graded(x: torch.Tensor) -> torch.Tensor:
+    return x.mul_(2) * 1
+graded.register_fake(torch.empty_like)
+graded.register_autograd(lambda ctx, grad: grad * 2)
+"""
+
+
+def test_an_undeclared_write_is_one_finding_whatever_else_fails_for_it(tried: Try) -> None:
+    answer = tried(WRITES)
+    assert {(each.operator, each.code) for each in findings(answer)} == {
+        (f"own::{name}", "WHY421")
+        for name in ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "graded")
+    }
+    assert re.search(r" \d+ failed \(4 findings below\)", trials_answer(answer, ("module0",), whole=False).text)
+
+
+UNFIT = """
+import torch
+@torch.library.custom_op("own::halve", mutates_args=())
+def halve(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (x * y).sum(-1)
+halve.register_fake(lambda x, y: x.new_empty(x.shape[:-1]))
+def backward(ctx, grad):
+    return grad, None
+halve.register_autograd(backward)
+"""
+
+
+def test_a_backward_that_does_not_fit_is_an_error_at_its_own_line(tried: Try) -> None:
+    (found,) = [one for one in findings(tried(UNFIT)) if one.code == "WHY506"]
+    assert (found.level, found.owners) == (Level.ERROR, ("registered at module0.py:7",))
 
 
 SLOW = """

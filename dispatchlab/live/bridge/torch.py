@@ -118,7 +118,10 @@ def torch() -> Any:
         if isinstance(error, ModuleNotFoundError) and error.name == "torch":
             raise TorchMissingError(str(error)) from error
         first, newline, more = _reason(error).partition("\n")
-        raise TorchBrokenError(f"{first}{_raised_at(error)}{newline}{more}") from error
+        at = _raised_at(error)
+        name = at.rpartition("/")[2].partition(".py:")[0] if at and "site-packages" not in at else ""
+        rename = f"; if PyTorch needs another module {name}, rename this file" * bool(name)
+        raise TorchBrokenError(f"{first}{at}{rename}{newline}{more}") from error
 
 
 @cache

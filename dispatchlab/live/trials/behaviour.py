@@ -14,7 +14,7 @@ from torch._subclasses.schema_check_mode import SchemaCheckMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_leaves
 
-from dispatchlab.live.trials.inputs import Inputs, NothingTriedError, emptied, gapped, tensors_of, transposed
+from dispatchlab.live.trials.inputs import Inputs, NothingTriedError, emptied, flipped, gapped, tensors_of, transposed
 from dispatchlab.live.trials.subject import NotNeededError, Subject, WrongResultError, difference
 
 
@@ -29,8 +29,8 @@ def signature(subject: Subject) -> None:
         arguments = subject.op._schema.arguments
         optional = [one.name for one in arguments if one.has_default_value()]
         is_short = event.detail.count(",") + 1 == len(arguments) - len(optional)
-        when = f" when a call gives {' or '.join(optional)}" if optional and is_short else ""
-        raise TypeError(f"{function}() takes other arguments{when}")
+        missing = " and ".join(optional) if is_short else ""
+        raise TypeError(f"{function}() takes {f'no argument for {missing}' if missing else 'other arguments'}")
 
 
 def call(subject: Subject) -> None:
@@ -131,6 +131,16 @@ def fake(subject: Subject) -> None:
         _compare_metadata(subject, subject.call(other), result)
 
     subject.over(check, transposed, emptied, counts=_is_meant)
+    first = subject.inputs[0]
+    for inputs in (first, *filter(subject.takes, flipped(first))) if subject.most > 1 else ():
+        subject.now = inputs
+        try:
+            check(inputs, inputs.copy())
+        except Exception as error:
+            if inputs is first:  # which the fake is not meant for
+                return
+            if isinstance(error, WrongResultError):
+                raise
 
 
 def _is_meant(error: Exception, inputs: Inputs) -> bool:

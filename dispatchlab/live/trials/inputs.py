@@ -106,6 +106,14 @@ def transposed(inputs: Inputs) -> Inputs | None:
     )
 
 
+def flipped(inputs: Inputs) -> Iterator[Inputs]:
+    """Return the same arguments with one bool changed, for each bool."""
+    leaves, spec = tree_flatten((inputs.positional, inputs.named))
+    for at, leaf in enumerate(leaves):
+        if isinstance(leaf, bool):
+            yield Inputs(*tree_unflatten([*leaves[:at], not leaf, *leaves[at + 1 :]], spec))
+
+
 def gapped(inputs: Inputs) -> Inputs:
     """Return the same values at an offset, with a gap in memory after each."""
     return inputs.map(

@@ -53,7 +53,7 @@ class Subject:
         given: the user's inputs; may be empty.
         noted: inputs of calls in tests, which replace generated inputs.
         seed: chooses generated inputs.
-        most: the number of generated inputs to keep.
+        most: the number of generated inputs to keep; if it is one, no value of a bool is tried but the given one.
         inputs: the chosen inputs, on which calls succeed.
         now: the input of the present call.
         broken: the exception of the schema trial.
@@ -224,7 +224,8 @@ class Subject:
         for failure, inputs in failures:
             if self.given or not passed or counts(failure, inputs):
                 self.now = inputs
-                raise failure
+                cause = self.broken if self.events("wrote undeclared") else None
+                raise cause or failure
         if nothing is not None and not passed:
             raise nothing
 

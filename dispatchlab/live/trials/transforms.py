@@ -17,6 +17,7 @@ from dispatchlab.live.trials.subject import NotNeededError, Subject, WrongResult
 _STEPS: Final = ((1e-12, 1e-5, 1e-3), (1e-5, 2e-2, 5e-2), (1.0, 0.25, 0.2))
 """A precision of types, the step of a finite difference for it, and by how much a gradient may differ."""
 
+_WITH_FORMULA: Final = ("Autograd", "AutogradCPU", "AutogradCUDA", "CompositeImplicitAutograd")
 _DEVICES: Final = ("CPU", "CUDA", "XPU", "MPS")
 
 
@@ -104,7 +105,7 @@ def _check_gradient(subject: Subject, given: Inputs, _: Inputs) -> None:
             raise
     if not first_order:
         raise NotNeededError("it has no autograd formula")
-    subject.graded = True
+    subject.graded = any(map(subject.has, _WITH_FORMULA))
     asked = [each.requires_grad or not chosen for each in tensors_of(given.values) if _has_gradient(each)]
     only_warns = ["NotImplemented" in result[at].grad_fn.name() for at in places if result[at].grad_fn is not None]
     absent = all(grad is None for grad in first_order) and not any(only_warns)

@@ -28,8 +28,8 @@ _WORKER: Final = "dispatchlab.questions.check.trial_process"
 _LACKING: Final = ("WHY401", "WHY501", "WHY508", "WHY531", "WHY622")
 """Causes that say what an operator does not have, which only its author knows to be wrong."""
 
-_ERRORS: Final = ("signature", "call", "schema", "fake", "import", "registrations")
-"""Trials whose failure breaks plain calls or what traces them."""
+_ERRORS: Final = ("signature", "call", "schema", "fake", "backward", "import", "registrations")
+"""Trials whose failure breaks plain calls, their gradients or what traces them."""
 
 NO_INPUT: Final = "no input"
 """The beginning of the note about operators that were not called."""
@@ -154,8 +154,6 @@ def trials_answer(
     text += f"{counted(len(operators), 'operator')}: {counted(counts['passed'], 'trial')} passed"
     failed = [answer for run, answer in found if run.status == "failed" and run.trial != "import"]
     lacking = [answer for answer in failed if answer is not None and answer.code in _LACKING]
-    text += f", {len(failed) - len(lacking):,} failed" if len(failed) > len(lacking) else ""
-    text += f", {len(lacking):,} for information" if lacking else ""
     text += f", {counts['not tried']:,} not tried" if counts["not tried"] else ""
     command = f"dispatchlab check {' '.join(packages)}"
     without = dict[str, list[str]]()
@@ -185,6 +183,10 @@ def trials_answer(
         if answer
     }
     kept = [one for one in reversed(findings.values()) if (_REPEATS.get(one.code, ""), one.operator) not in reported]
+    worse = sum(one.level is not Level.INFORMATION for one in kept)
+    if count := len(failed) - len(lacking):
+        text += f", {count:,} failed" + f" ({counted(worse, 'finding')} below)" * (0 < worse != count)
+    text += f", {len(lacking):,} for information" if lacking else ""
     if repeats := {_REPEATS[one.code] for one in findings.values() if one not in kept}:
         text += f" ({' and '.join(sorted(repeats))} below)"
     return Answered(Question.TRIALS, text, tuple(kept), tuple(notes))
@@ -192,7 +194,8 @@ def trials_answer(
 
 def _registered_at(run: TrialRun) -> Position | None:
     """Return the line that registered what a trial tests, else the operator; None if unknown."""
-    tested = [event for event in run.events if event.kind == _MADE_FOR.get(run.trial)]
+    functions = [event for event in run.events if event.kind == "function" and event.detail == run.trial]
+    tested = [*functions, *(event for event in run.events if event.kind == _MADE_FOR.get(run.trial))]
     made = [event for event in run.events if event.kind in _MADE]
     return next((event.at for event in (*tested, *made) if event.at is not None), None)
 

@@ -156,17 +156,13 @@ class _Collected:
         return KernelGroup(self.key, self.debug, self.registered, self._fallthrough, served, lost)
 
 
-def _registered_at(provenance: Provenance) -> tuple[str, ...]:
-    """Return the keys with kernels of a provenance, in their order."""
-    return (CATCH_ALL,) if provenance is Provenance.CATCH_ALL else tuple(map(str, aliases_of(provenance)))
-
-
 def _kernel_of(row: TableRow, kernels: list[_Collected]) -> _Collected:
     """Return the kernel of a row. A table that PyTorch printed does not name the key of its registration."""
     assert row.reason is not None
     active = [kernel for kernel in kernels if kernel.registered is not None and kernel.registered.active]
     by_text = [each for each in active if each.debug == row.debug]
-    wanted = (row.source,) if row.source else (row.key, *_registered_at(row.reason))
+    aliases = (CATCH_ALL,) if row.reason is Provenance.CATCH_ALL else map(str, aliases_of(row.reason))
+    wanted = (row.source,) if row.source else (row.key, *aliases)
     for key in wanted:
         for each in by_text:
             if each.key == key:

@@ -83,7 +83,7 @@ def _failed_trials(error: BaseException, stack: Sequence[str], watch: ProgramWat
         from dispatchlab.live.trials.trials import run_trial
 
         inputs = [Inputs(*calls[0])]
-        subject = Subject(event.subject, watch, given=inputs, inputs=inputs)
+        subject = Subject(event.subject, watch, given=inputs, inputs=inputs, most=1)
         with suppress(TimeoutError, CopyEndedError):
             found = in_a_copy(partial(run_trial, subject, trial), _LONGEST_S)
             if found.error.startswith("WrongResultError") and (

@@ -30,16 +30,11 @@ def device_without_kernel(words: Words) -> Mapping[str, object]:
     """Find out whether the backend copies tensors, and whether PyTorch's own builds with it have the kernel."""
     registry, key = words.failure.registry, words.key
     copies = registry.operator("aten::_copy_from")
+    built = RecordedFacts(open_bundled(cuda_registry(registry.version))).operator(words.op) if key == "CUDA" else None
     return saw(
         copies=copies is not None and key in copies.kernels,
-        built_with=key == "CUDA" and _has_cuda(words.op, registry.version),
+        built_with=built is not None and "CUDA" in built.kernels,
     )
-
-
-def _has_cuda(name: str, version: str) -> bool:
-    """Return whether an operator has a CUDA kernel in PyTorch's own builds with CUDA."""
-    facts = RecordedFacts(open_bundled(cuda_registry(version))).operator(name)
-    return facts is not None and "CUDA" in facts.kernels
 
 
 @looks_for("WHY306")
