@@ -154,7 +154,6 @@ def trials_answer(
     text += f"{counted(len(operators), 'operator')}: {counted(counts['passed'], 'trial')} passed"
     failed = [answer for run, answer in found if run.status == "failed" and run.trial != "import"]
     lacking = [answer for answer in failed if answer is not None and answer.code in _LACKING]
-    text += f", {counts['not tried']:,} not tried" if counts["not tried"] else ""
     command = f"dispatchlab check {' '.join(packages)}"
     without = dict[str, list[str]]()
     for run in runs:
@@ -187,6 +186,7 @@ def trials_answer(
     if count := len(failed) - len(lacking):
         text += f", {count:,} failed" + f" ({counted(worse, 'finding')} below)" * (0 < worse != count)
     text += f", {len(lacking):,} for information" if lacking else ""
+    text += f", {counts['not tried']:,} not tried" if counts["not tried"] else ""
     if repeats := {_REPEATS[one.code] for one in findings.values() if one not in kept}:
         text += f" ({' and '.join(sorted(repeats))} below)"
     return Answered(Question.TRIALS, text, tuple(kept), tuple(notes))
