@@ -77,15 +77,11 @@ def mode_view(call: ModeCall) -> View[ModeCall]:
 
 
 def _lines(call: ModeCall) -> Iterator[Block]:
-    yield Line((strong(f"{call.operator}{call.inputs or '(...)'}"), f" under {call.mode}: {_outcome(call)}"))
+    outcome = f"gives {call.result}" if call.result else "the process ended"
+    outcome = outcome if call.answer is None else f"raises {call.answer.error}"
+    yield Line((strong(f"{call.operator}{call.inputs or '(...)'}"), f" under {call.mode}: {outcome}"))
     for title, lines in call.seen:
         yield Section(title, tuple(Line(line, indent=2) for line in lines or ("nothing",)))
     if call.answer is not None:
         yield Line("")
         yield from answer_lines(replace(call.answer, at=None, error=""))
-
-
-def _outcome(call: ModeCall) -> str:
-    if call.answer is not None:
-        return f"raises {call.answer.error}"
-    return f"gives {call.result}" if call.result else "the process ended"

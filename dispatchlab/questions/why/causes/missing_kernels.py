@@ -31,10 +31,8 @@ def device_without_kernel(words: Words) -> Mapping[str, object]:
     registry, key = words.failure.registry, words.key
     copies = registry.operator("aten::_copy_from")
     built = RecordedFacts(open_bundled(cuda_registry(registry.version))).operator(words.op) if key == "CUDA" else None
-    return saw(
-        copies=copies is not None and key in copies.kernels,
-        built_with=built is not None and "CUDA" in built.kernels,
-    )
+    has_kernel = built is not None and "CUDA" in built.kernels
+    return saw(copies=copies is not None and key in copies.kernels, built_with=has_kernel)
 
 
 @looks_for("WHY306")
