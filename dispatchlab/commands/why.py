@@ -52,6 +52,8 @@ def why(
     from dispatchlab.questions.why.run import NoProgramError, why_program, why_text
 
     if text is not None:
+        if program or text.endswith(".py"):
+            raise click.UsageError(f"run a program without --text: dispatchlab why {' '.join(program) or text}")
         try:
             given = sys.stdin.read() if text == "-" else Path(text).read_text(encoding="utf-8", errors="replace")
         except OSError as error:
@@ -63,6 +65,8 @@ def why(
         _show_and_exit(format, why_text(given, source or ""))
     if not program or (program[0].startswith("-") and program[:1] != ("-m",)) or program == ("-m",):
         raise click.UsageError("name a program, as in: dispatchlab why PROGRAM.py, or a traceback with --text FILE")
+    if program[0].endswith((".txt", ".log")):
+        raise click.UsageError(f"{program[0]} is no program; for a traceback: dispatchlab why --text {program[0]}")
     outcome = why_program(program)
     if outcome.answer is not None:
         _show_and_exit(format, outcome.answer)

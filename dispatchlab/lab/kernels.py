@@ -185,11 +185,6 @@ def _check_copied(self: Tensor, src: Tensor) -> None:
         raise refused(f"copy_ cannot write the shape {list(src.shape)} into {list(self.shape)}")
 
 
-def _kept(array: Array, dtype: DType) -> Array:
-    """Return an array in the memory form of a dtype; numpy converts it, except to bfloat16, which it lacks."""
-    return stored(array, dtype) if dtype is DType.bfloat16 else array
-
-
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: FBT001, FBT002
     """Copy, for every backend: from complex to real, the real part; on Meta, only check."""
     if self is src:
@@ -200,7 +195,8 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # n
     source = meant(src)
     if np.iscomplexobj(source) and not np.iscomplexobj(self.data):
         source = source.real
-    np.copyto(self.data, _kept(held(self, source), self.dtype), casting="unsafe")
+    array = held(self, source)  # numpy converts it, except to bfloat16, which it lacks
+    np.copyto(self.data, stored(array, self.dtype) if self.dtype is DType.bfloat16 else array, casting="unsafe")
     return self
 
 

@@ -101,7 +101,7 @@ class Raised:
     @property
     def line(self) -> str:
         """The name and the first line of the message."""
-        return f"{self.name}: {first_line(self.text)}"
+        return f"{self.name}: {first_line(self.text)}".removeprefix(": ")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import wrap
 
 import pytest
 
@@ -180,7 +181,7 @@ User Stack (most recent call last):
         (
             "RuntimeError: function GeneratedBackwardFor_boxes_area_defaultBackward returned an incorrect number of "
             "gradients (expected 4, got 3)",
-            "returns 2 gradients, but must return 3: one for each argument of forward",
+            "the backward of boxes::area returns 2 gradients, but must return 3: one for each argument of forward",
             "return grad, None, None  # one for each input of forward",
         ),
         (
@@ -269,6 +270,65 @@ def test_a_text_does_not_claim_that_a_definition_in_a_function_has_not_run(tmp_p
         "AttributeError: '_OpNamespace' 'boxes' object has no attribute 'area'\n"
     )
     assert "register(), which has not run, or whose Library was collected when register() ended" in answer.cause
+
+
+FUNCTORCH = """Traceback (most recent call last):
+  File "/home/anna/geo/b02.py", line 7, in <module>
+    print(torch.vmap(acc)(torch.randn(4, 3)))
+  File "/home/anna/venv/lib/python3.11/site-packages/torch/_functorch/vmap.py", line 507, in _flat_vmap
+    batched_outputs = func(*batched_inputs, **kwargs)
+  File "/home/anna/geo/b02.py", line 5, in acc
+    out.add_(x)
+RuntimeError: output with shape [3] doesn't match the broadcast shape [4, 3]
+"""
+
+
+@pytest.mark.parametrize("lead", ["", "> ", "> > ", "[rank3]: ", "2026-11-29 03:12:01,123 ERROR train: ", "\x1b[31m"])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_text_is_read_as_it_was_before_an_email_or_a_log_changed_it(lead: str, *, wrapped: bool) -> None:
+    text = "".join(
+        f"{lead}{part}\n"
+        for line in FUNCTORCH.splitlines()
+        for part in (wrap(line, 70, break_long_words=False, break_on_hyphens=False) if wrapped else [line])
+    )
+    answer = why_text(text)
+    assert (answer.code, str(answer.at)) == ("WHY606", "/home/anna/geo/b02.py:5"), text
+    assert answer.error.startswith("RuntimeError: output with shape [3]")
+
+
+def test_a_message_inside_of_a_sentence_is_found_and_gets_no_type() -> None:
+    answer = why_text("it says: Could not run 'aten::gelu' with arguments from the 'SparseCPU' ...")
+    assert answer.code == "WHY304"
+    assert answer.error.startswith("it says: Could not run")
+
+
+def test_a_handler_whose_line_is_repeated_in_a_text_calls_itself() -> None:
+    frame = '  File "/x/log.py", line 7, in __torch_function__\n    return func(*args, **(kwargs or {}))\n'
+    answer = why_text(
+        f"Traceback (most recent call last):\n{frame * 3}  [Previous line repeated 495 more times]\n"
+        "RecursionError: maximum recursion depth exceeded\n"
+    )
+    assert answer.code == "WHY803"
+
+
+def test_a_whole_text_without_a_known_cause_is_not_asked_for_again() -> None:
+    answer = why_text('Traceback (most recent call last):\n  File "/x/a.py", line 2, in f\n    g()\nOddError: no\n')
+    assert [trial.fix.text for trial in answer.fixes] == ["run the program: dispatchlab why PROGRAM.py"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["error.txt"], "for a traceback: dispatchlab why --text error.txt"),
+        (["--text", "program.py"], "run a program without --text: dispatchlab why program.py"),
+        (["--text", "error.txt", "program.py"], "run a program without --text: dispatchlab why program.py"),
+    ],
+)
+def test_a_program_and_a_text_are_told_apart(arguments: list[str], said: str, tmp_path: Path) -> None:
+    for name in ("error.txt", "program.py"):
+        (tmp_path / name).write_text("raise ValueError\n", encoding="utf-8")
+    ended = dispatchlab_started(tmp_path, "why", *arguments)
+    assert (ended.returncode, said in " ".join(ended.stderr.split())) == (2, True), ended.stderr
 
 
 def test_an_empty_text_is_a_mistake_in_the_call(tmp_path: Path) -> None:

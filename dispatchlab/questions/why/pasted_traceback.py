@@ -15,8 +15,8 @@ _ERROR: Final = re.compile(
     r"^(?:E\s+)?((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Warning|Interrupt|Exit|Unsupported|"
     r"Failed|Node|NotImplemented))(?:: (.*))?$"
 )
+_MOST_REPEATED: Final = 100
 _WHAT: Final = re.compile(r"^\s*what\(\):\s*(.*)$")
-_RANK: Final = re.compile(r"^\[rank\d+\]:\s?", re.MULTILINE)
 _CRASH: Final = re.compile(r"^Fatal Python error: (.+)$")
 _CRASHED_FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+) in (.+)$')
 _BACKTRACE: Final = re.compile(r"^(?:Exception raised from |frame #\d+: )")
@@ -90,9 +90,7 @@ def _stack(text: str) -> tuple[str, ...]:
 
 def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]:
     """Return the exceptions of a text, the last first, and the frames outside installed packages."""
-    lines = _RANK.sub("", text).splitlines()
-    if all(line.startswith(">") for line in lines if line.strip()):  # as an e-mail or a forum quotes
-        lines = [line.removeprefix(">").removeprefix(" ") for line in lines]
+    lines = text.splitlines()
     chain: list[Raised] = []
     frames: list[Position] = []
     index = 0
@@ -111,6 +109,8 @@ def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]
                     if at is not None and not re.search(r"site-packages|/lib/python|^<|dispatchlab/questions", at[1])
                 ]
             )
+        elif repeated := re.match(r" *\[Previous line repeated (\d+) more", line):
+            frames += frames[-1:] * min(int(repeated[1]), _MOST_REPEATED)
         elif frame is not None:
             file, number, function = frame.groups()
             following = lines[index + 1] if index + 1 < len(lines) else ""
@@ -126,7 +126,7 @@ def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]
             continue
         index += 1
     if not chain and text.strip():
-        chain.append(Raised("builtins.RuntimeError", text.strip()[-8000:]))
+        chain.append(Raised("", text.strip()[-8000:]))
     return tuple(reversed(chain)), (*frames, *inner_frame(text, frames))
 
 

@@ -89,7 +89,7 @@ class Row:
         chosen = next(fitting, None)
         if chosen is None:
             return None
-        sentence = "".join(_said(self.says, chosen, _fill))
+        sentence = re.sub(r"(?:: | \()?``\)?", "", "".join(_said(self.says, chosen, _fill)))
         fixes, evidence = _said(self.fix, chosen, _fix), _said(self.evidence, chosen, _fill)
         return Explanation(sentence, tuple(fixes), tuple(evidence))
 

@@ -21,6 +21,7 @@ from dispatchlab.live.failure.operator_facts import InstalledRegistry
 from dispatchlab.live.failure.program_watch import CHILDREN, left_events
 from dispatchlab.model.failure import Fix, Registry, Trial
 from dispatchlab.model.installed_torch import installed_torch
+from dispatchlab.model.quoted_text import unquoted, unwrapped
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 from dispatchlab.questions.why.pasted_traceback import RecordedFacts, failure_of_text
 from dispatchlab.registries.builds import default_registry, has_kernels_for
@@ -97,7 +98,7 @@ def why_text(text: str, source: str = "", events: str = "") -> Answer:
     Raises:
         UnknownRegistryError: there is no such registry.
     """
-    keys = re.findall(r"from the '(\w+)' backend", text)
+    keys = re.findall(r"from the '(\w+)'", text)
     other = any(not has_kernels_for(installed_torch() or "", (), key) for key in keys)
     if source or find_spec("torch") is None or (other and not events):
         registry: Registry = RecordedFacts(open_named(source or default_registry(keys).name))
@@ -105,11 +106,14 @@ def why_text(text: str, source: str = "", events: str = "") -> Answer:
         with suppress(ImportError):  # a traceback is read where PyTorch is broken, too
             import_module("torch")
         registry = InstalledRegistry()
-    answer = diagnose(failure_of_text(text, registry, left_events(events)))
+    plain = unquoted(text)
+    answers = [diagnose(failure_of_text(each, registry, left_events(events))) for each in (plain, unwrapped(plain))]
+    answer = next((each for each in answers if each.code not in ("", "WHY919")), answers[0])
     if answer.code == "WHY919" and not events and _UNDECIDED.match(answer.error):
         asserted = answer.cause.removeprefix("not the dispatcher: ")
         return replace(answer, cause=f"cannot tell from the text: {asserted}", fixes=(Trial(_RUN, "not tried"),))
-    return answer if answer.code else replace(answer, fixes=(Trial(_NEXT, "not tried"),))
+    fix = _RUN if "Traceback (" in text else _NEXT
+    return answer if answer.code else replace(answer, fixes=(Trial(fix, "not tried"),))
 
 
 def _start(command: Sequence[str], environment: dict[str, str], output: Path, *, quiet: bool) -> int:

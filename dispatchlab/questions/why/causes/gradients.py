@@ -21,7 +21,8 @@ def failing_backward(words: Words) -> Mapping[str, object]:
     """Find the operator with the failing backward; another function has none."""
     failure = words.failure
     event, name = _backward(words)
-    whose, at = event.subject or name or "a function", f" at {event.at}" if event.at else ""
+    named = re.sub(r"^GeneratedBackwardFor_([^_]+)_([^_]+)_.*", r"\1::\2", name)
+    whose, at = event.subject or named or "a function", f" at {event.at}" if event.at else ""
     by_torch = bool(event.subject) or name.startswith("GeneratedBackwardFor_")
     counts = _counts(failure, own=by_torch and "formula for" not in failure.text)
     return saw(op=event.subject, whose=whose, backward_at=at, **counts)

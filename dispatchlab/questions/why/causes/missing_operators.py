@@ -95,15 +95,11 @@ def unreached_definition(words: Words) -> Mapping[str, object] | None:
     inner = next((frame for frame in reversed(frames) if Path(frame.file).name == source.file), None)
     reached = max((frame.line for frame in frames if inner is not None and frame.file == inner.file), default=0)
     module = source.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    inside = "" if inner is None or words.failure.events else _function_around(inner.file, source.line)
-    return saw(defining=source, reached=reached, later=reached < source.line, module=module, inside=inside)
-
-
-def _function_around(file: str, number: int) -> str:
-    """Return the function of a module that a line is in; empty if it is in none."""
-    outer = next((line for line in reversed(getlines(file)[:number]) if re.match(r"\w", line)), "")
-    found = re.match(r"(?:async )?def (\w+)", outer)
-    return found[1] if found else ""
+    before = () if inner is None or words.failure.events else reversed(getlines(inner.file)[: source.line])
+    outer = re.match(r"(?:async )?def (\w+)", next((line for line in before if re.match(r"\w", line)), ""))
+    return saw(
+        defining=source, reached=reached, later=reached < source.line, module=module, inside=outer[1] if outer else ""
+    )
 
 
 def _source_of(words: Words) -> Position | None:

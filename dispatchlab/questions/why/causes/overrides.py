@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping
 from linecache import getlines
 
-from dispatchlab.model.failure import Position
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
 
@@ -22,11 +21,6 @@ def handler_recursion(words: Words) -> Mapping[str, object] | None:
         return None
     frame = next(at for at, _ in lines.most_common() if at.function == handler)
     guard = "_DisableTorchDispatch" if handler == "__torch_dispatch__" else "DisableTorchFunctionSubclass"
-    own = re.search(rf"handler (\w+): {handler} tensor", words.failure.noted)
-    return saw(handler=handler, frame=frame, code=frame.text, guard=guard, cls=own[1] if own else _class_at(frame))
-
-
-def _class_at(frame: Position) -> str:
-    """Return the class whose method a frame is in, from its file."""
-    classes = re.findall(r"^class (\w+)\(", "".join(getlines(frame.file)[: frame.line]), re.MULTILINE)
-    return classes[-1] if classes else "subclass"
+    own = re.findall(rf"handler (\w+): {handler} tensor", words.failure.noted)
+    classes = own[:1] or re.findall(r"^class (\w+)\(", "".join(getlines(frame.file)[: frame.line]), re.MULTILINE)
+    return saw(handler=handler, frame=frame, code=frame.text, guard=guard, cls=(classes or ["subclass"])[-1])

@@ -1,0 +1,30 @@
+"""Restore a text that a terminal, a log or an e-mail changed."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_LEAD: Final = re.compile(
+    r"^((?:>|\[[^\]\n]+\]:?|\d[\d:.,TZ/+-]*|[A-Z]{4,8}:?|[EWI]\d{4}|\S+\.py:\d+\]|[\w-]+ +\||-"
+    r"|[\w.]+:(?= Traceback \()) ?)+"
+    r"(?=Traceback \(|[\w.]+(?:Error|Exception|Unsupported)\b)",
+    re.MULTILINE,
+)
+"""The start of a line in an e-mail or a log."""
+
+
+def unquoted(text: str) -> str:
+    """Return a text without colours, the start of each line in an e-mail or a log, and cuts in lines of frames."""
+    plain = re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", text)
+    lead = _LEAD.search(plain)
+    shape = re.sub(r"\d+", r"\\d+", re.escape(lead[0]).replace(r"\ ", " ?")) if lead is not None else ""
+    plain = re.sub(f"^{shape}", "", plain, flags=re.MULTILINE) if shape else plain
+    is_cut = re.search(r'^ *File(?: "[^"\n]+",(?:.* in| line)?)? ?$', plain, re.MULTILINE)
+    return unwrapped(plain) if is_cut else plain
+
+
+def unwrapped(text: str) -> str:
+    """Return a text with its long lines joined to the next, as they were before an e-mail wrapped them."""
+    text = re.sub(r"^( *File) ?\n", r"\1 ", text, flags=re.MULTILINE)
+    return re.sub(r"(?<=[^\n]{40}) ?\n(?! |Traceback|File|[\w.]+(?:Error|Exception)\b)", " ", text)
