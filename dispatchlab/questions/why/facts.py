@@ -85,7 +85,7 @@ class Words(dict[str, Any]):
     @property
     def base(self) -> str:
         """The operator without its namespace."""
-        return str(self["op"]).partition("::")[2]
+        return str(self["op"]).rpartition("::")[2]
 
     @property
     def dotted(self) -> str:
