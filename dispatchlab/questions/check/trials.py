@@ -160,7 +160,6 @@ def trials_answer(
         if run.status == "no input" and run.trial == "call":
             why = run.why if run.why.startswith(NO_INPUT) and " on " in run.why else NO_INPUT
             without.setdefault(why, []).append(run.operator)
-    text += f", {counted(sum(map(len, without.values())), 'operator')} not run" if without else ""
     how = f"run pytest --why once, or {command} --inputs FILE.py"
     notes = [f"{why} for {first_of(sorted(names), 3)}: {how}" for why, names in sorted(without.items())]
     for why in dict.fromkeys(run.why for run in runs if run.status == "not tried"):
@@ -186,6 +185,7 @@ def trials_answer(
     if count := len(failed) - len(lacking):
         text += f", {count:,} failed" + f" ({counted(worse, 'finding')} below)" * (0 < worse != count)
     text += f", {len(lacking):,} for information" if lacking else ""
+    text += f", {counted(sum(map(len, without.values())), 'operator')} not run" if without else ""
     text += f", {counts['not tried']:,} not tried" if counts["not tried"] else ""
     if repeats := {_REPEATS[one.code] for one in findings.values() if one not in kept}:
         text += f" ({' and '.join(sorted(repeats))} below)"
