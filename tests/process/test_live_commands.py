@@ -95,8 +95,16 @@ def test_an_unknown_operator_is_refused_with_the_nearest_one_of_the_imported_pac
 
 def test_a_package_that_is_not_imported_has_no_operators(tmp_path: Path) -> None:
     package(tmp_path, "street", init=_DOOR)
-    done = dispatchlab(tmp_path, "dump", "street::door", "--engine", "torch")
+    (tmp_path / "elsewhere").mkdir()
+    done = dispatchlab(tmp_path / "elsewhere", "dump", "street::door", "--engine", "torch")
     assert done.returncode == 2
+
+
+def test_the_package_of_the_checkout_is_imported_for_its_operator(tmp_path: Path) -> None:
+    package(tmp_path, "street", init=_DOOR)
+    done = dispatchlab(tmp_path, "dump", "street::door", "--engine", "torch")
+    assert done.returncode == 0
+    assert "note: about street, the package of this checkout" in done.stderr
 
 
 @pytest.mark.parametrize(
