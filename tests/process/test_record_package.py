@@ -292,7 +292,8 @@ def test_what_cannot_be_recorded_is_an_error(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("broken cannot be imported: ValueError: nobody home")
     assert not (tmp_path / "found.yaml").exists()
-    done = dispatchlab(tmp_path, "record", "-o", "found.yaml")
+    (tmp_path / "elsewhere").mkdir()  # here it is the package of the checkout
+    done = dispatchlab(tmp_path / "elsewhere", "record", "-o", "found.yaml")
     assert done.returncode == 2
     assert "name packages to import, or use --all" in done.stderr
 
