@@ -28,6 +28,12 @@ def member_repr(member: Enum) -> str:
     return f"{type(member).__name__}.{member.name}"
 
 
+class CodeEnum(Enum):
+    """An enumeration; the `repr` of a member is code."""
+
+    __repr__ = member_repr
+
+
 class WordEnum(StrEnum):
     """The words of a result or an option; its `repr` is code."""
 

@@ -19,7 +19,16 @@ from dispatchlab._short_repr import WordEnum, member_repr
 from dispatchlab.errors import CallError, ErrorKind, did_you_mean
 
 
-class DType(IntEnum):
+class _Named(IntEnum):
+    """Values that are shown by their names."""
+
+    __repr__ = member_repr
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class DType(_Named):
     """The type of a tensor's elements.
 
     >>> from dispatchlab import tensor
@@ -42,11 +51,6 @@ class DType(IntEnum):
     quint8 = 13
     qint32 = 14
     bfloat16 = 15
-
-    __repr__ = member_repr
-
-    def __str__(self) -> str:
-        return self.name
 
     @property
     def numpy(self) -> np.dtype[Any]:
@@ -152,7 +156,7 @@ def _combined(higher: DType | None, lower: DType | None) -> DType | None:
     return promoted(higher, lower) if higher == DType.bool or lower.category >= 2 else higher
 
 
-class Layout(IntEnum):
+class Layout(_Named):
     """The layout of a tensor in memory; only a label, because every kernel here works on dense arrays.
 
     >>> from dispatchlab import tensor
@@ -169,24 +173,14 @@ class Layout(IntEnum):
     sparse_bsc = 6
     jagged = 7
 
-    __repr__ = member_repr
 
-    def __str__(self) -> str:
-        return self.name
-
-
-class MemoryFormat(IntEnum):
+class MemoryFormat(_Named):
     """The order of dimensions in memory."""
 
     contiguous_format = 0
     preserve_format = 1
     channels_last = 2
     channels_last_3d = 3
-
-    __repr__ = member_repr
-
-    def __str__(self) -> str:
-        return self.name
 
 
 class DeviceType(WordEnum):

@@ -12,11 +12,10 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import cache
 from importlib import import_module
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import CodeEnum
 from dispatchlab.engine import precedence
 from dispatchlab.engine.precedence import (
     Precedence,
@@ -45,14 +44,12 @@ from dispatchlab.model.registration import Fallback, Kernel, KernelForm
 from dispatchlab.model.slot_set import DUMP_ORDER, KEY_BIT, UNDEFINED_SLOT, set_bits, slots_of_key
 
 
-class SignatureLife(Enum):
+class SignatureLife(CodeEnum):
     """The time during which the C++ signature of a kernel is compared with those of other kernels."""
 
     KERNEL = "as long as the kernel is registered"
     OPERATOR = "as long as the operator exists, and even when the kernel is refused"
     NEVER = "signatures are not compared"
-
-    __repr__ = member_repr
 
 
 class SlotOrder:

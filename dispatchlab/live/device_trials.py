@@ -18,6 +18,8 @@ from dispatchlab.registries.model import read_dump
 _KEYS: Final = {"fake": "Meta", "backward": "Autograd", "vmap": "FuncTorchBatched", "autocast": "Autocast"}
 """The keys that trials reach besides those of a call."""
 
+_USUAL: Final = [{dtype} for dtype in (torch.float32, torch.float64, torch.int64)]
+
 
 def own_trial(
     operator: str, before: Mapping[str, str], after: Mapping[str, str]
@@ -86,15 +88,12 @@ def call_on_device(subject: Subject, device: str) -> None:
             continue
         passed = True
         found = tree_map_only(torch.Tensor, lambda tensor: tensor.cpu(), found)
-        usual = {tensor.dtype for tensor in tensors_of(inputs.values)} in (
-            {torch.float32},
-            {torch.float64},
-            {torch.int64},
-        )
+        usual = {tensor.dtype for tensor in tensors_of(inputs.values)} in _USUAL
         fixed = usual and "empty" not in subject.name and expected and not difference(expected[0], expected[1])
         if fixed and difference(expected[0], found, 1e-2):
             raise WrongResultError(f"{subject.name} gives other values on {device} than on the CPU")
+    if failed and not passed:
+        reason, subject.now = failed[0]
+        raise reason
     if not passed:
-        for reason, subject.now in failed:
-            raise reason
         raise NothingTriedError(f"no input on {device}")

@@ -515,3 +515,11 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_pasted_text_is_never_run(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    code = f"*__import__('pathlib').Path('{mark}').touch()or"
+    answer = why_text(f"TypeError: unsupported operand type(s) for {code}: 'Meters' and 'int'\n")
+    assert answer.code == "WHY801"
+    assert not mark.exists()

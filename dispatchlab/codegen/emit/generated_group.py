@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import keyword
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import auto
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import CodeEnum
 from dispatchlab.codegen.read.groups import FunctionGroup
 from dispatchlab.codegen.read.native_function import (
     NATIVE_NAMESPACE,
@@ -28,7 +28,7 @@ GUARDED = frozenset((DispatchKey.CUDA, DispatchKey.MPS, DispatchKey.XPU, DEFAULT
 _CHECKED = frozenset(("CUDA", "XPU"))
 
 
-class Form(Enum):
+class Form(CodeEnum):
     """The way in which a wrapper computes."""
 
     STRUCTURED = auto()
@@ -39,8 +39,6 @@ class Form(Enum):
     """meta, then the out variant, which dispatches anew: what every other backend falls back to."""
     PLAIN = auto()
     """one function written by hand, which does everything."""
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

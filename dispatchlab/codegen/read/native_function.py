@@ -6,9 +6,8 @@ The fields are those of the file; `parts` and `kind` follow from the schema. Sou
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 
-from dispatchlab._short_repr import WordEnum, member_repr
+from dispatchlab._short_repr import CodeEnum, WordEnum
 from dispatchlab.codegen.read.schema_parts import SchemaKind, SchemaParts, innermost
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -61,7 +60,7 @@ class UfuncKey(WordEnum):
     GENERIC = "Generic"
 
 
-class ScalarKind(Enum):
+class ScalarKind(CodeEnum):
     """The element types of inner loops, with torchgen's names."""
 
     Byte = 0
@@ -82,8 +81,6 @@ class ScalarKind(Enum):
     Float8_e4m3fn = 24
     Float8_e4m3fnuz = 26
     Float8_e8m0fnu = 44
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import auto
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import CodeEnum
 from dispatchlab.engine.semantics import is_builtin
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import AUTOCAST_KEYS, DispatchKey
@@ -36,7 +36,7 @@ from dispatchlab.questions.explain.result import Chosen
 # the kernel that the package registered for the CPU. So the explanation ends there, and says that it does.
 
 
-class Does(Enum):
+class Does(CodeEnum):
     """The action of a kernel in a call."""
 
     UNKNOWN = auto()
@@ -49,8 +49,6 @@ class Does(Enum):
     FUNCTIONALIZES = auto()
     SLICES = auto()
     ASKS_SUBCLASS = auto()
-
-    __repr__ = member_repr
 
 
 BUILTIN = "builtin fallback"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.questions.certify.certificate import Cause, OrderReason, is_of_custom_op, overrides_of
 from dispatchlab.questions.coverage.coverage_on_lab import stale_text
 from dispatchlab.questions.lint.backend_rules import beside, brought
@@ -72,7 +72,8 @@ def _fix_of_custom_op(operator: RecordedOperator, key: DispatchKey) -> str:
     """Return the call that adds a function to an operator of custom_op, in place of a kernel over its own."""
     if key is DispatchKey.Meta:
         return f'torch.library.register_fake("{operator.name}")(fn), in place of the Meta kernel'
-    return f'torch.library.register_kernel("{operator.name}", "cpu")(fn), in place of the {key} kernel'
+    device = key.name.lower() if key.name in BACKENDS else "cpu"
+    return f'torch.library.register_kernel("{operator.name}", "{device}")(fn), in place of the {key} kernel'
 
 
 def _overwritten(registrations: Iterable[PythonRegistration]) -> Iterator[Found]:

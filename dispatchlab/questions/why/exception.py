@@ -9,11 +9,12 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
+from itertools import chain
 from types import TracebackType
 from typing import Any, Final
 
 from dispatchlab.live.failure.failing_frame import events_of_frames
-from dispatchlab.live.failure.fake_body import calls_of, fake_body
+from dispatchlab.live.failure.fake_body import Call, calls_of, fake_body
 from dispatchlab.live.failure.fix_trial import failing_call, try_fix
 from dispatchlab.live.failure.gradient_cut import gradient_cut
 from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
@@ -21,6 +22,7 @@ from dispatchlab.live.failure.program_watch import ProgramWatch, frames_of, rais
 from dispatchlab.live.failure.torch_watch import start
 from dispatchlab.live.introspection.process_copies import CopyEndedError, in_a_copy
 from dispatchlab.model.failure import Event, EventKind, Failure
+from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.why.answer_blocks import why_view
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 
@@ -75,21 +77,24 @@ def _failed_trials(error: BaseException, stack: Sequence[str], watch: ProgramWat
     if _OF_SHAPES.search(str(error)) and _TRACED.search(" ".join(stack)):
         todo += [("fake differs", "fake", event) for event in watch.events if event.kind == "register_fake"]
     for kind, trial, event in todo if hasattr(os, "fork") else ():
-        calls = watch.calls.get(event.subject) or [call.real(0, 0) for call in calls_of(event.subject, error)]
-        if not calls:
+        calls = chain[Any](watch.calls.get(event.subject, ()), calls_of(event.subject, error))
+        if (call := next(calls, None)) is None:
             continue
-        from dispatchlab.live.trials.inputs import Inputs
-        from dispatchlab.live.trials.subject import Subject
-        from dispatchlab.live.trials.trials import run_trial
-
-        inputs = [Inputs(*calls[0])]
-        subject = Subject(event.subject, watch, given=inputs, inputs=inputs, most=1)
         with suppress(TimeoutError, CopyEndedError):
-            found = in_a_copy(partial(run_trial, subject, trial), _LONGEST_S)
-            if found.error.startswith("WrongResultError") and (
-                trial == "vmap" or re.search(": (shape|dtype)", found.error)
-            ):
+            found = in_a_copy(partial(_run_trial, trial, event.subject, call, watch), _LONGEST_S)
+            is_shown = trial == "vmap" or re.search(": (shape|dtype)", found.error)
+            if found.error.startswith("WrongResultError") and is_shown:
                 yield Event(kind, event.subject, found.error.rpartition(": ")[2])
+
+
+def _run_trial(trial: str, name: str, call: Call | tuple[Any, Any], watch: ProgramWatch) -> TrialRun:
+    """Run a trial with the arguments of a call; this makes tensors, so it runs in a copy of the process."""
+    from dispatchlab.live.trials.inputs import Inputs
+    from dispatchlab.live.trials.subject import Subject
+    from dispatchlab.live.trials.trials import run_trial
+
+    inputs = [Inputs(*(call.real(0, 0) if isinstance(call, Call) else call))]
+    return run_trial(Subject(name, watch, given=inputs, inputs=inputs, most=1), trial)
 
 
 def watch_exceptions() -> ProgramWatch:

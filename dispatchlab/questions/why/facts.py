@@ -33,6 +33,9 @@ OF_SCHEMA: Final[Mapping[str, Callable[[str], str]]] = {
 """Facts that are functions of the operator's schema."""
 
 
+_OPERAND: Final = re.compile(r"(?:[-+*/@%&|^<>]|\*\*|//|<<|>>)=?")
+
+
 def _group(text: str | None) -> str:
     """Return a group without the end of `got RuntimeError('...')`, a message inside of a message."""
     return re.sub(r"^([^(]*?)\.?'\)$", r"\1", (text or "").strip())
@@ -285,10 +288,11 @@ class Words(dict[str, Any]):
     @property
     def operand_op(self) -> str:
         """The operator that the group `operand` calls between matrices or numbers, such as `aten.mul.Tensor`."""
+        is_operand = _OPERAND.fullmatch(self["operand"]) is not None  # a pasted text is data, and never runs
         with suppress(Exception):
             values = {side: 2 if self[side] in ("int", "float") else torch().ones(2, 2) for side in ("left", "right")}
             with suppress(TypeError, RuntimeError), CallRecorder(1) as recorder:
-                exec(f"left {self['operand']} right", values)
+                exec(f"left {self['operand']} right" if is_operand else "", values)
             name = recorder.calls[0].operator.replace("::", ".")
             return name if name.count(".") > 1 else f"{name}.default"
         return "aten.NAME.OVERLOAD"
