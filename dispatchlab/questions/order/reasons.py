@@ -449,8 +449,8 @@ class _Pair:
             text = f"keep {names[0]} before {names[1]}" if len(names) == 2 else f"keep this order: {', '.join(names)}"
             left = "leaves stale slots, too" if self._stale() else "does not restore what was there before"
             text += "" if releases else f", and release {'neither' if len(names) == 2 else 'none'}: a release {left}"
-        fields = [f"`order: {[*order]}`" if not self.scenario.order else "`order:`"] * bool(order)
-        fields += [] if releases else ["`modules:`, which are never released"]
+        fields = [f"`order: {[*defs, *order]}`" if not self.scenario.order else "`order:`"] * bool(order)
+        fields += [] if releases and not defs else ["`modules:`, which are never released"]
         yield f"{text} (in the scenario: {' and '.join(fields)})"
 
     def _defs_before(self, members: Sequence[int]) -> list[int]:
