@@ -137,13 +137,15 @@ def named_subject(source: str | None, operators: Iterable[str] = ()) -> tuple[st
 
 
 def _is_of_package(operator: str) -> bool:
-    """Return whether an operator is in a namespace that the newest PyTorch does not have."""
+    """Return whether an operator is in a namespace that the newest PyTorch does not have, where there is PyTorch."""
     namespace, colons, _ = operator.partition("::")
     if not colons or namespace == "aten":
         return False
+    from dispatchlab.model.installed_torch import installed_torch
     from dispatchlab.registries.file import newest_bundled, open_bundled
 
-    return all(not name.startswith(f"{namespace}::") for name in open_bundled(newest_bundled()).names)
+    own = (name.startswith(f"{namespace}::") for name in open_bundled(newest_bundled()).names)
+    return bool(installed_torch()) and not any(own)
 
 
 def subject(source: str | None, *, keys: Iterable[str] = (), operators: Iterable[str] = ()) -> Source:

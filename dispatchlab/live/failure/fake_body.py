@@ -87,8 +87,7 @@ def _traced_calls(packet: str, node: Any) -> Iterator[Call]:
     for earlier in reversed(getattr(getattr(node, "graph", None), "nodes", ())):
         overload = _overload(earlier.target)
         if "example_value" in earlier.meta and str(getattr(overload, "_name", "")).partition(".")[0] == packet:
-            given = (earlier.args, earlier.kwargs)
-            yield Call(overload, *map_arg(given, lambda one: one.meta.get("example_value")))
+            yield Call(overload, *map_arg((earlier.args, earlier.kwargs), lambda one: one.meta.get("example_value")))
 
 
 def _kept_call(name: str, watch: ProgramWatch) -> Call | None:

@@ -32,7 +32,6 @@ OF_SCHEMA: Final[Mapping[str, Callable[[str], str]]] = {
 }
 """Facts that are functions of the operator's schema."""
 
-
 _OPERAND: Final = re.compile(r"(?:[-+*/@%&|^<>]|\*\*|//|<<|>>)=?")
 
 
