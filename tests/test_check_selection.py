@@ -105,6 +105,15 @@ def test_a_path_can_be_clicked_and_a_fix_is_in_one_line(
     assert [line for line in shown.splitlines() if line.endswith(fix)]
 
 
+def test_the_outputs_with_codes_and_the_help_name_the_command_that_explains_a_code(shop: Path) -> None:
+    shown = run("check", "shop.yaml")
+    assert shown.stdout.endswith("\n  what DL006 means: dispatchlab rule DL006\n")
+    assert "dispatchlab rule" not in run("check", "shop.yaml", "--ignore", "DL").stdout
+    assert run("--help").stdout.endswith(
+        "\n  dispatchlab rule CODE explains a code of check or why, for example DL004.\n"
+    )
+
+
 def test_a_rule_that_is_none_is_refused_with_the_nearest() -> None:
     with pytest.raises(UnknownRuleError, match="did you mean no-meta-kernel"):
         codes_of(["no-meta-kernels"])

@@ -68,9 +68,9 @@ Options, before or after the command:
   -h, --help   Show this message and exit.
 
   Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete, 4 nondeterministic, 5 crashed, 70 a defect \
-of dispatchlab, 74 output not written, 124 an import took too long, 130 Ctrl-C, 141 the reader of the output has gone.
+of dispatchlab, 74 output not written, 124 an import took too long, 130 Ctrl-C, 141 the output was closed.
+  dispatchlab rule CODE explains a code of check or why, for example DL004.
 """
-_WIDTH = 80
 
 
 def overview() -> str:
@@ -80,7 +80,7 @@ def overview() -> str:
     for name, line in COMMANDS.items():
         parts.append(f"{_TITLES[name]}:\n" if name in _TITLES else "")
         parts.append(f"  {name:<{column}}  {line}\n")
-    width = min(get_terminal_size().columns, _WIDTH)
+    width = min(get_terminal_size().columns, 80)
     return "\n".join(_wrapped(line, width) for line in "".join((*parts, _TAIL)).split("\n"))
 
 

@@ -22,12 +22,11 @@ from tests.hostile_texts import EVIL, raw_characters, write_hostile_files
 pytest.importorskip("textual", reason="the application needs textual: pip install 'dispatchlab[explore]'")
 
 from textual.pilot import Pilot
-from textual.widgets import ContentSwitcher, OptionList, Static
+from textual.widgets import ContentSwitcher, Input, OptionList, Static
 
 from dispatchlab.questions.explore.app import ExplorerApp
 from dispatchlab.questions.explore.open import make_app
-from dispatchlab.questions.explore.panes import RegistrationList, SequenceList, TextPane
-from dispatchlab.questions.explore.screens import HELP, HelpScreen
+from dispatchlab.questions.explore.panes import HELP, HelpScreen, RegistrationList, SequenceList, TextPane
 
 ROOT = Path(__file__).parents[2]
 EXPECT = ROOT / "tests" / "data" / "explore"
@@ -192,6 +191,41 @@ def test_200_random_keys_show_at_every_step_what_a_fresh_engine_shows() -> None:
 
 
 # -- the panes
+
+
+def test_a_question_mark_is_typed_into_a_call_and_f1_shows_the_help() -> None:
+    async def script(app: ExplorerApp, pilot: Pilot[Any]) -> None:
+        assert "? Help" in screen(app)
+        await press(app, pilot, "e", "question_mark")
+        assert not shows_help(app)
+        assert app.query_one(Input).value == "?"
+        assert screen(app).rstrip().endswith("f1 Help")
+        await press(app, pilot, "f1")
+        assert shows_help(app)
+
+    play(script)
+
+
+def test_a_call_of_an_operator_without_a_def_names_the_registration_to_press() -> None:
+    async def script(app: ExplorerApp, pilot: Pilot[Any]) -> None:
+        await press(app, pilot, "c", "enter", "e")
+        assert steps(app) == (1, 2)
+        assert shown(app, "#explanation") == "demo::scale has no def, so a call raises; registration 0 defines it"
+        await press(app, pilot, "escape", "0")
+        assert "1. call -> " in shown(app, "#explanation")
+
+    play(script)
+
+
+def test_an_operator_that_nothing_defines_has_no_registration_to_press(tmp_path: Path) -> None:
+    async def script(app: ExplorerApp, pilot: Pilot[Any]) -> None:
+        await press(app, pilot, "c", "e")
+        assert shown(app, "#check-text").startswith("order-independent")
+        assert shown(app, "#explanation") == "a::foo has no def, so a call raises"
+
+    path = tmp_path / "kernels.yaml"
+    path.write_text("{claim: A., registrations: [{impl: 'a::foo', dispatch: CPU}, {impl: 'a::foo', dispatch: CUDA}]}")
+    play(script, what=str(path))
 
 
 def test_the_neighbours_show_what_changes_and_can_be_gone_to() -> None:

@@ -491,7 +491,9 @@ def test_python_asks_about_an_exception(tmp_path: Path) -> None:
     ended = run(tmp_path, "program.py")
     assert ended.returncode == 1
     assert ended.stdout == f"<Result: {CAUSE.format('program.py').replace(':6)', ':7)')}>\n"
-    assert ended.stderr.rstrip().endswith("WHY306 an operator without a kernel for a backend")
+    assert ended.stderr.rstrip().endswith(
+        "WHY306 an operator without a kernel for a backend; more: dispatchlab rule WHY306"
+    )
 
 
 def test_threads_and_sitecustomize_show_a_cause_once(tmp_path: Path) -> None:
@@ -507,7 +509,9 @@ def test_threads_and_sitecustomize_show_a_cause_once(tmp_path: Path) -> None:
     )
     assert ended.returncode == 0
     assert ended.stderr.count("\ncause: ") == 1
-    assert ended.stderr.rstrip().endswith("WHY306 an operator without a kernel for a backend")
+    assert ended.stderr.rstrip().endswith(
+        "WHY306 an operator without a kernel for a backend; more: dispatchlab rule WHY306"
+    )
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

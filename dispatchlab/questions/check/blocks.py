@@ -22,8 +22,7 @@ def check_view(found: CheckReport, *, complete: bool = False) -> View[CheckRepor
         found: the check.
         complete: show every finding, every operator of a cause, and every note.
     """
-    document = partial(_document, complete=complete)
-    return View(found, document=document, indent=1, torch=found.torch, whole=complete)
+    return View(found, document=partial(_document, complete=complete), indent=1, torch=found.torch, whole=complete)
 
 
 @as_json.register
@@ -63,6 +62,8 @@ def _document(found: CheckReport, *, complete: bool) -> b.Document:
     marked = frozenset(at for at, answer in enumerate(found.answers, 1) if answer.is_bad)
     blocks.append(b.Table("", ("", ""), tuple(rows), marked))
     blocks += finding_part("Findings", found.groups, name_of)
+    codes = [group.code for group in found.groups if group.code.isupper()]
+    blocks += [b.Line(f"what {code} means: dispatchlab rule {code}", "quiet", indent=2) for code in codes[:1]]
     notes = [f"{counted(found.accepted, 'finding')} more accepted by the baseline"] * bool(found.accepted)
     if found.outdated:
         names = first_of([str(one) for one in found.outdated], OTHERS)

@@ -23,17 +23,17 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover.limits import Progress
 from dispatchlab.questions.explain.argument_specs import describe_arguments
-from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
+from dispatchlab.questions.explain.hops import NotCallableError, explain, schema_of, thread_keys
 from dispatchlab.questions.explore.panes import (
     AroundPane,
     CheckPane,
     ExplainPane,
+    HelpScreen,
     RegistrationList,
     SequenceList,
     TextPane,
     drawn,
 )
-from dispatchlab.questions.explore.screens import HelpScreen
 from dispatchlab.questions.explore.session import Around, InteractiveSession, StoppedError
 from dispatchlab.questions.explore.session_subject import Subject, runner_for
 from dispatchlab.questions.explore.texts import (
@@ -41,6 +41,7 @@ from dispatchlab.questions.explore.texts import (
     dump_text,
     explanation_lines,
     neighbour_text,
+    no_def_text,
     registration_texts,
     sequence_texts,
     table_text,
@@ -84,7 +85,8 @@ class ExplorerApp(App[None]):
         Binding("a", "show('around')", "Around"),
         Binding("e", "show('explain')", "Explain"),
         Binding("c", "show('check')", "Check"),
-        Binding("question_mark,f1", "help", "Help", key_display="?"),
+        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("f1", "help", "Help"),
         Binding("q", "quit", "Quit"),
         Binding("o", "next_operator", "Next operator", show=False),
         Binding("d", "dump", "Dump", show=False),
@@ -324,6 +326,8 @@ class ExplorerApp(App[None]):
         try:
             described = describe_arguments(schema_of(view), call.split())
             text = explanation_lines(explain(view, described, thread_keys()), self.subject)
+        except NotCallableError:
+            text = plain(no_def_text(self.subject, self.operator), WARNING)
         except DispatchLabError as error:
             text = plain(str(error), WARNING)
         self.query_one(ExplainPane).show_text(text)

@@ -1,4 +1,4 @@
-"""The widgets of the application: lists with lines to press and move, and the panes beside them.
+"""The widgets of the application: lists with lines to press and move, the panes beside them, and the help.
 
 A pane draws its arguments, and posts a message for each action of its user; it never changes a session.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import ClassVar
 
 from rich.text import Text
@@ -15,11 +16,15 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
+from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from dispatchlab.questions.explore.texts import hanging, without_colors
+
+HELP = files(__package__).joinpath("help.txt").read_text(encoding="utf-8")
+"""All keys; `docs/explore.md` has the same."""
 
 
 def drawn(widget: Widget, text: Text) -> Text:
@@ -198,3 +203,14 @@ class CheckPane(Vertical):
     def _pressed(self, event: Button.Pressed) -> None:
         event.stop()
         self.post_message(self.Asked((event.button.id or "").removeprefix("check-")))
+
+
+class HelpScreen(ModalScreen[None]):
+    """All keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,f1", "dismiss", "Close")]
+
+    def compose(self) -> ComposeResult:
+        """Return the text, which scrolls in a small terminal."""
+        with VerticalScroll(classes="help"):
+            yield Static(HELP, markup=False)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
-from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
+from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration, inner_of
 from dispatchlab.model.sequence import Step, format_sequence
 from dispatchlab.prover.result import Counterexample, Verdict
 from dispatchlab.questions.dump.operator_text import operator_text
@@ -28,7 +28,7 @@ from dispatchlab.questions.explore.session_subject import Subject
 from dispatchlab.questions.order.reasons import FLAWS
 from dispatchlab.questions.order.report import Report
 from dispatchlab.views.console import plain
-from dispatchlab.views.formatting import key_names, readable
+from dispatchlab.views.formatting import counted, key_names, readable
 from dispatchlab.views.source_locations import fallback_of_file
 from dispatchlab.views.styles import ACTUAL, BAD, EXPECTED, GOOD, QUIET, REASON_STYLES, TITLE, VERDICT_STYLES, WARNING
 
@@ -185,8 +185,8 @@ def _table_lines(view: OperatorView, changed: Collection[str]) -> Iterator[Text]
     for slot in table.stale:
         stale.setdefault((_entry(slot.actual), _entry(slot.expected or None)), []).extend(slot.keys)
     for (actual, expected), keys in stale.items():
-        yield Text().append(f"{len(keys)} STALE ", BAD).append_text(plain(f"calls use {actual}", ACTUAL))
-        yield Text("  not ").append_text(plain(expected)).append(", as the table says", QUIET)
+        yield Text.assemble((f"{counted(len(keys), 'stale slot')}: ", BAD), plain(f"calls run {actual}", ACTUAL))
+        yield Text("  the registrations give ").append_text(plain(expected))
         yield _marked_keys(keys, changed)
     if stale:
         yield Text()
@@ -236,8 +236,7 @@ def explanation_lines(found: CallExplanation, subject: Subject) -> Text:
     If the registry has no kernels for the backend of the call, a sentence about this comes first.
     """
     text = Text()
-    source = subject.origin or subject.title
-    lacks = unanswered(found, source=source, build=subject.build, imports=subject.imports)
+    lacks = unanswered(found, source=subject.origin or subject.title, build=subject.build, imports=subject.imports)
     if lacks:
         text.append_text(plain(lacks, WARNING)).append("\n\n")
     for number, hop in enumerate(found.hops, 1):
@@ -250,6 +249,13 @@ def explanation_lines(found: CallExplanation, subject: Subject) -> Text:
         text.append("\n")
     text.append_text(plain(found.end, GOOD if found.hops and found.hops[-1].refusal is None else ACTUAL)).append("\n\n")
     return text.append_text(plain("\n".join(map(short_source, explanation_text(found).splitlines()))))
+
+
+def no_def_text(subject: Subject, operator: OperatorName) -> str:
+    """Return that a call of an operator without a def raises, and which registrations define the operator."""
+    all_defs = ({inner.operator for inner in inner_of(one) if isinstance(inner, Def)} for one in subject.registrations)
+    numbers = " or ".join(str(at) for at, defs in enumerate(all_defs) if operator in defs)
+    return f"{operator} has no def, so a call raises" + (f"; registration {numbers} defines it" if numbers else "")
 
 
 def dump_text(moment: Moment, operator: OperatorName) -> Text:
@@ -275,8 +281,7 @@ def around_head(around: Around, subject: Subject) -> Text:
         text.append("\nthe only state of this set: no order leads elsewhere", GOOD)
     if not around.neighbours:
         text.append("\na release failed: nothing can follow", ACTUAL)
-    concerning = len(around.neighbours)
-    if concerning < len(subject.registrations):
+    if (concerning := len(around.neighbours)) < len(subject.registrations):
         text.append(f"\n{concerning} of {len(subject.registrations)} registrations concern this operator", QUIET)
     return text
 
@@ -298,14 +303,13 @@ def neighbour_text(neighbour: Neighbour, subject: Subject) -> Text:
 def verdict_text(report: Report, subject: Subject) -> Text:
     """Return the verdict, its scope, and both sequences of a counterexample with the reason."""
     found = report.exploration
-    good = found.verdict is Verdict.ORDER_INDEPENDENT
     text = Text().append(str(found.verdict), f"bold {VERDICT_STYLES[found.verdict]}")
     text.append(f"  {found.states:,} states, {found.edges:,} steps tried", QUIET)
     for note in found.notes:
         text.append("\n").append_text(plain(note, QUIET))
     if found.conflicts:
         text.append(f"\n{len(found.conflicts)} sets of registrations exclude one another", WARNING)
-    if good:
+    if found.verdict is Verdict.ORDER_INDEPENDENT:
         orders = f"{readable(found.orders)} order{'' if found.orders == 1 else 's'}"
         text.append(f"\nevery order leads to the same tables: {orders}")
     if found.counterexample is not None:

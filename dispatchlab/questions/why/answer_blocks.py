@@ -39,7 +39,7 @@ def answer_lines(answer: Answer) -> Iterator[Block]:
     if answer.error and answer.code:
         yield Line((quiet("error: "), answer.error))
     if answer.code:
-        yield Line(quiet(f"{answer.code} {answer.title}"))
+        yield Line(quiet(f"{answer.code} {answer.title}; more: dispatchlab rule {answer.code}"))
 
 
 def _outcome(trial: Trial) -> tuple[Inline, ...]:
