@@ -82,8 +82,8 @@ def _failed_trials(error: BaseException, stack: Sequence[str], watch: ProgramWat
             continue
         with suppress(TimeoutError, CopyEndedError):
             found = in_a_copy(partial(_run_trial, trial, event.subject, call, watch), _LONGEST_S)
-            is_shown = trial == "vmap" or re.search(": (shape|dtype)", found.error)
-            if found.error.startswith("WrongResultError") and is_shown:
+            shown = ": (shape|dtype|strides)" if "stride" in str(error) else ": (shape|dtype)"
+            if found.error.startswith("WrongResultError") and (trial == "vmap" or re.search(shown, found.error)):
                 yield Event(kind, event.subject, found.error.rpartition(": ")[2])
 
 
