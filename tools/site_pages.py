@@ -159,8 +159,8 @@ def _indented(text: str) -> str:
 
 
 def notebooks() -> list[Path]:
-    """The notebooks of the examples."""
-    return sorted((ROOT / "examples").glob("*.ipynb"))
+    """The notebooks of the examples, the first proof first."""
+    return sorted((ROOT / "examples").glob("*.ipynb"), key=lambda path: (path.stem != "first_proof", path.stem))
 
 
 def _notebook(path: Path) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,7 @@ NOTEBOOKS = {
 """The notebooks, and texts that their outputs have."""
 
 
+@cache
 def executed(name: str) -> Any:
     """A notebook with its outputs; the test is skipped where notebooks cannot run."""
     nbformat = pytest.importorskip("nbformat", reason="nbclient is not installed: pip install 'dispatchlab[notebooks]'")
@@ -35,6 +40,17 @@ def executed(name: str) -> Any:
             notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(EXAMPLES)}}
         ).execute()
     return notebook
+
+
+def stored(outputs: list[Any]) -> list[dict[str, Any]]:
+    """Outputs as a notebook keeps them: without the time that a proof took."""
+    text = re.sub(r"<div><dt>elapsed</dt><dd>[^<]*</dd></div>", "", json.dumps(outputs))
+    return list(json.loads(text))
+
+
+def codes(notebook: Any) -> list[Any]:
+    """The cells of a notebook that run."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 @pytest.mark.parametrize("name", sorted(NOTEBOOKS))
@@ -52,11 +68,30 @@ def test_a_notebook_runs_and_shows_its_results(name: str) -> None:
         assert text in shown
 
 
-def test_every_notebook_is_tested_and_is_kept_without_outputs() -> None:
-    nbformat = pytest.importorskip("nbformat", reason="nbclient is not installed: pip install 'dispatchlab[notebooks]'")
+@pytest.mark.parametrize("name", sorted(NOTEBOOKS))
+def test_a_notebook_is_kept_with_the_outputs_that_it_has_now(name: str) -> None:
+    now = executed(name)
+    nbformat = pytest.importorskip("nbformat")
+    kept = nbformat.read(EXAMPLES / name, as_version=4)
+    if os.environ.get("EXPECTTEST_ACCEPT"):
+        for number, (cell, ran) in enumerate(zip(codes(kept), codes(now), strict=True), 1):
+            cell.outputs, cell.execution_count = nbformat.from_dict(stored(ran.outputs)), number
+        nbformat.write(kept, EXAMPLES / name)
+    nbformat.validate(kept)
+    assert [stored(cell.outputs) for cell in codes(kept)] == [stored(cell.outputs) for cell in codes(now)]
+    assert [cell.execution_count for cell in codes(kept)] == list(range(1, len(codes(kept)) + 1))
+    assert "elapsed" not in json.dumps([cell.outputs for cell in codes(kept)])
+
+
+def test_every_notebook_is_tested_and_links_to_the_pages_of_its_subject() -> None:
     assert {path.name for path in EXAMPLES.glob("*.ipynb")} == NOTEBOOKS.keys()
     for name in NOTEBOOKS:
-        notebook = nbformat.read(EXAMPLES / name, as_version=4)
-        nbformat.validate(notebook)
-        cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-        assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)
+        cells = json.loads((EXAMPLES / name).read_text(encoding="utf-8"))["cells"]
+        text = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        linked = re.findall(r"\]\(https://dispatchlab\.github\.io/dispatchlab/([\w/]+)\.html(?:#[\w-]+)?\)", text)
+        assert len(linked) == text.count("](") >= 2
+        pages = {page for page in linked if not page.startswith("notebooks/")}
+        assert [page for page in pages if not (EXAMPLES.parent / "docs" / f"{page}.md").is_file()] == []
+        assert {page.removeprefix("notebooks/") for page in set(linked) - pages} <= {
+            Path(one).stem for one in NOTEBOOKS
+        }
