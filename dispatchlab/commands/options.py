@@ -137,9 +137,9 @@ def named_subject(source: str | None, operators: Iterable[str] = ()) -> tuple[st
 
 
 def _is_of_package(operator: str) -> bool:
-    """Return whether an operator is in a namespace that the newest PyTorch does not have, where there is PyTorch."""
+    """Return whether an operator is in a namespace that the newest PyTorch does not have, if PyTorch is installed."""
     namespace, colons, _ = operator.partition("::")
-    if not colons or namespace == "aten":
+    if not colons or namespace in ("aten", "higher_order"):
         return False
     from dispatchlab.model.installed_torch import installed_torch
     from dispatchlab.registries.file import newest_bundled, open_bundled

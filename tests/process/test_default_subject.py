@@ -78,6 +78,13 @@ def test_an_operator_of_pytorch_needs_no_import_of_the_package(checkout: Path) -
     assert result.stderr.startswith("note: torch-"), result.stderr
 
 
+def test_an_operator_that_only_python_knows_needs_no_import_of_the_package(checkout: Path) -> None:
+    ended = run(checkout, "dump", "higher_order::cond")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("rules of higher-order operators, ")
+    assert "shop" not in ended.stderr
+
+
 def test_without_a_package_a_wrong_name_is_a_sentence(tmp_path: Path) -> None:
     result = run(tmp_path, "explain", "shop::area")
     assert (result.returncode, result.stdout) == (2, "")
