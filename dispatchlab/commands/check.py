@@ -84,7 +84,7 @@ def check(
     """Find mistakes in a package: order, lint, trials, upgrade, drift from its record.
 
     Imports the packages in new processes. Default: the packages of the checkout around the current folder. For a
-    scenario, a record, a registry or `live` (the installed PyTorch), only lint is asked.
+    scenario, a record, a registry or `live` (the installed PyTorch), check asks only lint.
 
     order compares orders of imports and of registrations; lint finds likely mistakes; trials run each operator in a
     dozen ways; upgrade compares with the newest PyTorch that dispatchlab knows; drift compares with a committed record.

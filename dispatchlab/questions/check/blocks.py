@@ -61,9 +61,10 @@ def _document(found: CheckReport, *, complete: bool) -> b.Document:
     rows += [(str(answer.question), _answer(answer, found, complete=complete)) for answer in found.answers]
     marked = frozenset(at for at, answer in enumerate(found.answers, 1) if answer.is_bad)
     blocks.append(b.Table("", ("", ""), tuple(rows), marked))
-    blocks += finding_part("Findings", found.groups, name_of)
     codes = [group.code for group in found.groups if group.code.isupper()]
-    blocks += [b.Line(f"what {code} means: dispatchlab rule {code}", "quiet", indent=2) for code in codes[:1]]
+    means = tuple(b.Line(f"what {code} means: dispatchlab rule {code}", "quiet", indent=2) for code in codes[:1])
+    parts = finding_part("Findings", found.groups, name_of)
+    blocks += [b.Section(part.title, (*part.blocks, *means)) for part in parts]
     notes = [f"{counted(found.accepted, 'finding')} more accepted by the baseline"] * bool(found.accepted)
     if found.outdated:
         names = first_of([str(one) for one in found.outdated], OTHERS)
