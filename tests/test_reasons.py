@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -105,6 +106,38 @@ def check_changes(scenario: Scenario, *, is_written: bool) -> int:
     return len(report.reason.changes)
 
 
+def pasted(scenario: Scenario, fix: str) -> str:
+    """The text of a scenario, with the fields that a fix prints in place of its own."""
+    fields = dict(re.findall(r"`(\w+): (.*?)`", fix))
+    order = () if "order" in fields else scenario.order
+    modules = () if "modules" in fields else scenario.modules
+    text = scenario_text(replace(scenario, snapshots=False, order=order, modules=modules))
+    head, _, rest = text.partition("registrations:")
+    return "".join((head, *(f"{name}: {value}\n" for name, value in fields.items()), "registrations:", rest))
+
+
+def check_pasted(scenario: Scenario) -> int:
+    """Paste the fields that a fix prints into the scenario, and return their number."""
+    reason = run_scenario(scenario, RunOptions()).report.reason
+    if reason is None or "in the scenario: " not in reason.fix:
+        return 0
+    text = pasted(scenario, reason.fix)
+    verdict = run_scenario(parse_scenario(text), RunOptions()).report.exploration.verdict
+    assert verdict in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND), (reason, text)
+    return len(re.findall(r"`\w+: ", reason.fix))
+
+
+def test_the_fields_that_a_fix_prints_can_be_pasted() -> None:
+    scenarios = [load_scenario(str(path)) for path in SCENARIOS]
+    assert sum(map(check_pasted, scenarios)) > 40
+    apart = (replace(one, modules=modules_of(one)) for one in scenarios if not one.modules and not one.snapshots)
+    assert sum(map(check_pasted, apart)) > 20
+
+
+def modules_of(scenario: Scenario) -> tuple[Module, ...]:
+    return tuple(Module(f"module_{index}", (index,)) for index in range(len(scenario.registrations)))
+
+
 def test_every_fix_takes_the_difference_away() -> None:
     scenarios = (load_scenario(str(path)) for path in SCENARIOS)
     assert sum(check_changes(scenario, is_written=True) for scenario in scenarios) > 80
@@ -114,11 +147,10 @@ def test_every_fix_of_modules_takes_the_difference_away() -> None:
     made, ordered = 0, []
     for path in SCENARIOS:
         scenario = load_scenario(str(path))
-        bodies = (Module(f"module_{index}", (index,)) for index in range(len(scenario.registrations)))
-        scenario = scenario if scenario.modules else replace(scenario, modules=tuple(bodies))
+        scenario = scenario if scenario.modules else replace(scenario, modules=modules_of(scenario))
         made += check_changes(scenario, is_written=True)
         reason = run_scenario(scenario, RunOptions()).report.reason
-        ordered += [path.stem] * (reason is not None and "in this order" in reason.fix)
+        ordered += [path.stem] * (reason is not None and "import module_1 before module_0" in reason.fix)
     assert made > 50
     assert "stale_nested_torch" in ordered
 
@@ -133,13 +165,28 @@ def test_every_fix_of_a_generated_scenario_takes_the_difference_away() -> None:
     assert made > 200
 
 
+def test_stale_slots_of_modules_are_those_that_no_later_line_of_a_module_fills() -> None:
+    kernels = {"CompositeImplicitAutograd": "fn_math", "CompositeExplicitAutograd": "fn_any", "Autograd": "fn_autograd"}
+    rows = (f"{{impl: foo, dispatch: {key}, debug: {debug}}}" for key, debug in kernels.items())
+    modules = "modules: {a: [0], b: [1, 2]}"
+    text = f"{{claim: A sentence., semantics: torch-2.13, {modules}, registrations: [{', '.join(rows)}]}}"
+    reason = run_scenario(parse_scenario(text), RunOptions()).report.reason
+    assert reason is not None
+    later = "fn_any is registered after impl test::foo CompositeImplicitAutograd (fn_math)"
+    assert reason.cause == (
+        f"impl test::foo CompositeExplicitAutograd (fn_any) does not refresh 16 slots of test::foo when {later}: "
+        "all 16 still hold fn_math, but all 16 should hold no kernel"
+    )
+    assert reason.fix == "drop fn_math or fn_any, or import b before a (in the scenario: `order: [1, 0]`)"
+
+
 def test_a_fix_says_what_it_does_in_the_words_of_its_changes() -> None:
     at_cpu = "{impl: foo, dispatch: CPU, debug: fn_%d}"
     three = ", ".join(at_cpu % number for number in range(3))
     report = run_scenario(parse_scenario(f"{{claim: A sentence., registrations: [{three}]}}"), RunOptions()).report
     assert report.reason is not None
-    names = "impl test::foo CPU (fn_0), impl test::foo CPU (fn_1) and impl test::foo CPU (fn_2)"
-    both = "always register them in the same order (in the scenario: `order: [2, 0, 1]`)"
-    assert report.reason.fix == f"drop all but one of {names}, or {both}"
+    third = "impl test::foo CPU (fn_2)"
+    both = f"always register {third}, fn_0 and fn_1 in the same order (in the scenario: `order: [2, 0, 1]`)"
+    assert report.reason.fix == f"drop all but one of fn_0, fn_1 and {third}, or {both}"
     assert [change.dropped for change in report.reason.changes] == [(0, 1), (0, 2), (1, 2), ()]
     assert sorted(report.reason.changes[-1].order) == [0, 1, 2]

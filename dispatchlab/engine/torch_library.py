@@ -342,7 +342,7 @@ class _RegisterAutocast(TorchLibraryPrimitive):
             key, entry = PythonKey("py_kernels", str(cast)), state.operator(self.variable)
             if not state.python(self.variable).at(key) and entry is not None and entry.kernels_at(KEY_BIT[cast]):
                 kernel = f"{self.name} has a kernel at {cast} that register_autocast did not make"
-                text = f"{kernel}, and it replaces only a kernel that it made"
+                text = f"{kernel}, and register_autocast replaces only its own kernels"
                 raise refusals.refuse(ErrorKind.DUPLICATE_KERNEL, text, operator=str(self.name), key=str(cast))
             self._put(state, key, (self,))
         super()._on_operator(semantics, state)

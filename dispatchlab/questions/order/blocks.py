@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
@@ -150,9 +151,8 @@ def line_of(report: Report) -> b.Line:
 
 
 def fix_of(fix: str) -> b.Inline:
-    """Return a fix; the call at its end is never wrapped."""
-    words, colon, call = fix.rpartition(": ")
-    return (f"{words}{colon}", b.Span(call, kind="fix")) if colon else fix
+    """Return a fix; a field of a scenario in it is never wrapped."""
+    return tuple(b.Span(text, kind="fix") if at % 2 else text for at, text in enumerate(re.split("(`.*?`)", fix)))
 
 
 def _expected(report: Report) -> b.Span:

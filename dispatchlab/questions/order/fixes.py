@@ -53,7 +53,7 @@ def changed(scenario: Scenario, change: Change) -> Scenario:
     every = range(len(scenario.registrations))
     modules = scenario.modules
     if not change.releases and not modules:
-        modules = tuple(Module(f"module_{index}", (index,)) for index in every)
+        modules = tuple(Module(f"m{index}", (index,)) for index in every)
     order = normal((*scenario.order, change.order))
     kept = [index for index in every if index not in change.dropped]
     return among(replace(scenario, order=order, modules=modules, snapshots=False), kept)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final, NamedTuple
 
+from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.registration import (
     Block,
     Def,
@@ -20,13 +21,15 @@ from dispatchlab.model.registration import (
     shown_text,
 )
 from dispatchlab.model.sequence import StepSequence
-from dispatchlab.model.snapshot import TABLES, main_key
+from dispatchlab.model.slot_set import slots_of_key
+from dispatchlab.model.snapshot import main_key
 from dispatchlab.prover.checker import diff_sections
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Conflict, Counterexample, Expectation, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import on_sandboxes, run
-from dispatchlab.questions.order.fixes import Change, Fixes, find_fixes, is_definition, near, outcomes
-from dispatchlab.registries.debug_text import keys_text, owner
+from dispatchlab.questions.order.fixes import Change, Fixes, changed, find_fixes, is_definition, near, outcomes
+from dispatchlab.registries.debug_text import owner
+from dispatchlab.scenario.load import module_texts, order_text
 from dispatchlab.scenario.scenario import Scenario
 
 FLAWS = {
@@ -114,28 +117,32 @@ def conflict_text(conflict: Conflict, found: Exploration, registrations: Sequenc
 
 _STALE: Final = re.compile(
     r"^\+(?P<operator>\S+): stale slot: the slot of (?P<key>\w+) holds (?P<held>.+?) and should hold (?P<wanted>.+?)"
-    r"(?: \(with .*: (?P<count>\d+) slots\))?$",
+    r"(?: \(with .*\))?$",
     re.MULTILINE,
 )
-_FALL_THROUGH: Final = "go on to the next key"
-_NOT_REFRESHED: Final = "refreshed: calls use the old entry"
-_REFUSED_DIFFERS: Final = "trying it and being refused differs from never trying it"
+_FALL_THROUGH: Final = "PyTorch's autograd fallback"
+_NO_TRACE: Final = "a refusal should leave no trace"
 _OWN_SCHEMA: Final = (
     r"the kernel \(.*?\) at (\w+) does not fit the schema .* The def says [^(]+(\(.*), the kernel's type gives (.*)$"
 )
 _WAYS_OUT: Final = {
     "arguments and a dispatcher looks at": "pass some of its arguments as lists",
-    "does not fit": "make its kernel and its schema fit",
+    "does not fit": "let its kernel take the arguments of its schema",
 }
 """What helps against a refusal, by a part of its text."""
 _AFTERWARDS: Final = (
     (r" is there after the other order alone", " stays"),
     (r" is (.+) after the other order alone", r" stays \1"),
     (r" is .+ after one order alone", " is gone"),
-    (r"^a refused fallback left others behind, at (.+)$", r"by then it is set at \1, and stays there"),
-    (r"^custom_ops (\w+) of (\S+) by (.+) stays in Python$", r"the custom_op \2 keeps \3 as its \1"),
+    (r"^a refused fallback left others behind, at (.+)$", r"by then the fallback is set at \1, and stays there"),
 )
 """What a difference is where the other sequence is longer, and not in another order."""
+
+
+_STAYS: Final = re.compile(r"^(custom_ops) .+ stays in Python$|^.+ stays in (py_kernels .*)$")
+_SIGNATURES: Final = (
+    r"^the kernels of .* their (C\+\+ signature), and (.+) \([^()]*\) at \w+ is not (.+) \([^()]*\) at .*$"
+)
 
 
 class _Stale(NamedTuple):
@@ -143,36 +150,31 @@ class _Stale(NamedTuple):
 
     operator: str
     slots: dict[str, tuple[str, str]]
-    size: int
     kernels: dict[str, str]
 
     @property
-    def keys(self) -> str:
-        """The operator and the keys of these slots."""
-        return f"{self.operator} at {keys_text(main_key(list(self.slots)), self.size)}"
+    def names(self) -> str:
+        """The number of these slots, or the key of the only one."""
+        (key, *more) = self.slots
+        return f"{len(more) + 1} slots of {self.operator}" if more else f"the {key} slot of {self.operator}"
 
-    @property
-    def actions(self) -> tuple[str, str]:
-        """What calls should do, and what they do."""
-        texts = [self._actions(0), self._actions(1)]
-        for at, text in enumerate(texts):
-            if f"fall through to {text.removeprefix('run ')} at" in texts[1 - at]:
-                texts[at] = f"{text} at the key itself"
-        return texts[0], texts[1]
-
-    def _actions(self, side: int) -> str:
+    def entries(self, verb: str, *, wanted: bool = False) -> str:
+        """Return what these slots hold, or what they should hold."""
         keys_of: dict[str, list[str]] = {}
-        main = main_key(list(self.slots))
+        main, count = main_key([*self.slots]), len(self.slots)
         for key in (main, *(key for key in self.slots if key != main)):
-            keys_of.setdefault(_what_calls_do(self.slots[key][side]), []).append(key)
-        if _FALL_THROUGH in keys_of:
-            keys = keys_of.pop(_FALL_THROUGH)
-            backend = main_key(keys).removeprefix("Autograd")
-            keys_of = {f"fall through to {self.kernels.get(backend, 'the kernel')} at {backend}": keys, **keys_of}
-        if len(keys_of) == 1:
-            return next(iter(keys_of))
-        texts = (f"{action} (for {keys_text(main_key(keys), len(keys))})" for action, keys in keys_of.items())
-        return " and ".join(texts)
+            keys_of.setdefault(_entry_text(self.slots[key][not wanted]), []).append(key)
+        texts = []
+        for at, (entry, keys) in enumerate(keys_of.items(), 1):
+            which = ", ".join(keys if len(keys) < 4 else [keys[0], "..."])
+            others = f"the other {len(keys)}" if len(keys_of) == at else f"{len(keys)}{' of them' * (at == 1)}"
+            who = f"{others} ({which})" if len(keys_of) > 1 else f"all {count}" if count > 1 else "the slot"
+            text = f"{who} {verb}{'s' * (count == 1 and not verb.startswith('should'))} {entry}"
+            if entry == _FALL_THROUGH:
+                backend = keys[0].removeprefix("Autograd")
+                text += f", which goes on to {self.kernels.get(backend, 'the kernel')} at {backend}"
+            texts.append(text)
+        return ", and ".join(texts)
 
 
 def _cause(text: str, members: Sequence[int], more: Sequence[str] = ()) -> Reason:
@@ -190,7 +192,7 @@ class _Pair:
 
     def __init__(self, scenario: Scenario, example: Counterexample, engine: Engine | None) -> None:
         self.scenario, self.registrations, self.example = scenario, scenario.registrations, example
-        self.engine = engine
+        self.engine, self.said = engine, " ".join(map(shown_text, self.registrations))  # later, the cause
 
     def reason(self) -> Reason:
         example = self.example
@@ -212,7 +214,7 @@ class _Pair:
                 cause = self._other_state()
         members = cause.registrations
         fixes = Fixes() if self.engine is None else find_fixes(self.engine, self.scenario, example, members)
-        return replace(cause, fix=self._fix(members, fixes), changes=fixes.changes)
+        return replace(cause, fix=self._fix(cause, fixes), changes=fixes.changes)
 
     # -- two states
 
@@ -225,19 +227,20 @@ class _Pair:
             if self.example.flaw is Flaw.NON_COMMUTING and len(kernels) == 2:
                 return self._stale_pair(stale, kernels)
             *before, last = dict.fromkeys(at for at in self.example.actual_sequence if at in kernels)
-            wanted, held = stale.actions
-            calls = f"calls there still {held}, and should {wanted}"
-            text = f"{self._names((last,))} does not refresh the slots of {stale.keys}"
+            text = f"{self._names((last,))} does not refresh {stale.names}"
             if before and self.scenario.modules:
-                text += f" when it comes after {self._names(before)}"
+                text += f" when {self._short(last)} is registered after {self._names(before)}"
             elif before:
-                text = f"{self._names(kernels)}, in whatever order, do not refresh the slots of {stale.keys}"
-            return _cause(f"{text}: {calls}", kernels, self._differences())
+                text = f"{self._names(kernels)} do not refresh {stale.names}"
+            when = "" if self.scenario.modules else "in every order, "
+            text += f": {when}{stale.entries('still hold')}, but {stale.entries('should hold', wanted=True)}"
+            return _cause(text, kernels, self._differences())
         functions = {_function(self.registrations[index]): index for index in parts}
         if functions.keys() == {"custom_op", "register_kernel"}:
-            kernel, custom_op = (self._names((functions[name],)) for name in ("register_kernel", "custom_op"))
-            text = f"{kernel} after {custom_op} puts its kernel into the library of that custom_op, whose release takes"
-            text += " the kernel along; before the custom_op, the kernel has a library of its own, and stays"
+            kernel, made = self._short(functions["register_kernel"]), self._short(functions["custom_op"])
+            text = f"{self._names([functions['register_kernel']])} after {self._names([functions['custom_op']])} puts "
+            text += f"{kernel} into the library of {made}, and the release of {made} takes {kernel} along. "
+            text += f"If {kernel} is registered before {made}, {kernel} has a library of its own, and stays"
             return _cause(text, parts, (first, *more))
         named = [index for index in parts if (text := owner(shown_text(self.registrations[index]))) and text in first]
         members = tuple(named if len(named) > 1 else parts)
@@ -268,14 +271,18 @@ class _Pair:
 
     def _stale_pair(self, stale: _Stale, kernels: Sequence[int]) -> Reason:
         """Return the cause where the order of two registrations decides what calls run, and no table shows it."""
-        met = [at for at in dict.fromkeys(self.example.actual_sequence) if at in kernels]
-        kept, silent = (self._names((at,)).removeprefix(f"impl {stale.operator} ") for at in met)
-        kept, silent = (name.replace("(no key)", "CompositeImplicitAutograd") for name in (kept, silent))
-        wanted, held = stale.actions
-        text = (
-            f"{silent} does not refresh the slots of {stale.keys}: if it comes after {kept}, calls there still {held}; "
-            f"if it comes before, they {wanted}; PyTorch's dump shows the latter for both orders"
+        first, last = (at for at in dict.fromkeys(self.example.actual_sequence) if at in kernels)
+        kept, silent = (
+            self._names((at,)).removeprefix(f"impl {stale.operator} ").replace("(no key)", "CompositeImplicitAutograd")
+            for at in (first, last)
         )
+        text, impl = f"{silent} does not refresh {stale.names}", self.registrations[last]
+        if isinstance(impl, Impl) and not slots_of_key(impl.key or DispatchKey.Undefined):
+            text = f"{impl.key} has no slot, so no call runs {self._short(last)}; but as a kernel of a backend, "
+            text += f"{self._short(last)} keeps {self._short(first)} out of {stale.names}, and does not refresh them"
+        after, before = stale.entries("still hold"), stale.entries("hold", wanted=True)
+        text += f". If {self._short(last)} is registered after {kept}, {after}; if before, {before}"
+        text += ". torch._C._dispatch_dump_table shows the second result for both orders"
         return _cause(text, kernels, self._differences())
 
     # -- what a release or a refusal leaves
@@ -285,7 +292,8 @@ class _Pair:
         stale, differences = self._stale(), self._differences()
         first, *more = differences or [FLAWS[example.flaw]]
         if stale is not None:
-            first, more = "calls of {} should {}, but {}".format(stale.keys, *stale.actions), differences
+            should, hold = stale.entries("should hold", wanted=True), stale.entries("still hold")
+            first, more = f"{stale.names} are not refreshed: {should}, but {hold}", differences
         for label, now in _AFTERWARDS:
             first = re.sub(label, now, first)
         steps = [step for step in dict.fromkeys(example.actual_sequence) if step >= 0]
@@ -297,24 +305,29 @@ class _Pair:
             if _function(self.registrations[who]) == "custom_op":
                 made = [step for step in before if _function(self.registrations[step]) == "custom_op"]
                 because, more = [step for step in before if step not in made], [first, *more]
-                names += f" destroys all that {self._names(made)} registered, and"
-                but = "nothing comes back"
+                names += f" destroys all that {self._names(made)} registered, and then"
+                but = f"nothing restores {self._short(made[0])}"
             because = [step for step in because if not is_definition(self.registrations[step])] or because
             after = f" because of {self._names(because)}" if because else ""
             if not before and isinstance(self.registrations[who], Def):
                 why = re.sub(_OWN_SCHEMA, r"its kernel at \1 takes \3, and its schema says \2", why)
             text = f"{names} is refused{after}: {why};" if after else f"{names} is refused{f' ({why})' * bool(why)},"
-            text = f"{text} {but}: {_REFUSED_DIFFERS}"
-            return _cause(text, (who,), more)
+            return _cause(f"{text} {but}; {_NO_TRACE}", (who,), more)
         released = [~step for step in example.actual_sequence if step < 0 and step not in example.expected_sequence]
         released = released or [~step for step in example.actual_sequence if step < 0]
-        others = [step for step in steps if step not in released and not is_definition(self.registrations[step])]
-        is_there = "is" if len(others) == 1 else "are"
-        beside = f" while {self._names(others)} {is_there} registered" if stale is not None and others else ""
-        text = f"after the release of {self._names(released)}{beside}, {first}"
+        kept = [step for step in steps if step not in released]
+        name, others = self._names(released), [step for step in kept if not is_definition(self.registrations[step])]
+        text = f"after the release of {name}, {first}"
+        if stale is not None:
+            beside = f"with {self._names(others)} still registered, " if others else ""
+            text = f"the release of {name} does not refresh {stale.names}: {beside}{should}, but {hold}"
+        elif len(kept) == len(released) == 1 and (stays := _STAYS.search(first)):
+            short, keeper = self._short(released[0]), self._names(kept)
+            text = f"{name} {f'stores {short} in {keeper}' if stays[1] else f'writes {short} into {stays[2]}'}. "
+            text += f"The release of {short} leaves {short} there; only the release of {keeper} removes {short}"
         if isinstance(fallback := self.registrations[released[0]], Fallback):
-            numbered = enumerate(self.registrations)
-            alike = [at for at, one in numbered if isinstance(one, Fallback) and one.key == fallback.key]
+            every = enumerate(self.registrations)
+            alike = [at for at, one in every if isinstance(one, Fallback) and one.key == fallback.key]
             if len(alike) > 1:
                 meet = f"{self._names(alike)} are at one key, where the newest replaces the others"
                 text, released = f"{meet}; after the release of one of them, {first}", alike
@@ -339,10 +352,8 @@ class _Pair:
             key = re.search(r"^\+  key: (\w+)$", self.example.diff, re.MULTILINE)
             left = f"a second try is refused: {accepted}"
             if key and isinstance(self.registrations[last], Fallback):
-                debug = owner(shown_text(self.registrations[last]))
-                left = f"by then {debug} is set at {key[1]}, an earlier key of the alias, and stays there"
-            text = f"{who} is refused{after}, because {refusals[last]}; but {left}: {_REFUSED_DIFFERS}"
-            return _cause(text, (*met, last))
+                left = f"by then {self._short(last)} is set at {key[1]}, an earlier key of the alias, and stays there"
+            return _cause(f"{who} is refused{after}, because {refusals[last]}; but {left}; {_NO_TRACE}", (*met, last))
         if accepted is not None:
             texts = []
             for order, reason in ((bad, refusals[last]), (good, accepted)):
@@ -354,19 +365,20 @@ class _Pair:
             needed = tuple(step for step in good if step >= 0 and step != last)
             text = f"{who} is refused unless {self._names(needed)} comes before it: {refusals[last]}"
             return _cause(text, (*needed, last))
-        after, when = f" after {self._names(earlier)}", "before it"
+        when, names = "before", " and ".join(map(self._short, earlier))
         if not any(index in good for index in earlier):
-            when = "without it"
-            itself = "; ".join(
-                refusals[index].partition(" The def ")[0].rstrip(".") for index in earlier if index in refusals
-            )
-            stays = "its C++ signature" if "C++ signature" in refusals[last] else "what it did"
-            left = f"{self._names(earlier)} is refused ({itself}), but {stays} stays; afterwards" if itself else ""
-            if not itself and all(~index in bad for index in earlier):
-                left = f"{self._names(earlier)} is released, but {stays} stays; afterwards"
-            if left:
-                return _cause(f"{left} {who} is refused because of it: {refusals[last]}", members)
-        return _cause(f"{who} is refused{after}, and accepted {when}: {refusals[last]}", members)
+            when = "without"
+            own = (refusals[index].partition(" The def ")[0].rstrip(".") for index in earlier if index in refusals)
+            itself = "; ".join(re.sub(r"^the kernel \(.*?\) at \w+ ", "it ", said) for said in own)
+            stays, why = "what it did stays", f"because of it: {refusals[last]}"
+            if signatures := re.search(_SIGNATURES, refusals[last]):
+                stays = f"PyTorch keeps the {signatures[1]} of {names}, {signatures[3]}"
+                why = f"for its signature, {signatures[2]}"
+            if itself or all(~index in bad for index in earlier):
+                left = f"{self._names(earlier)} is {f'refused ({itself})' if itself else 'released'}, but {stays}"
+                return _cause(f"{left}; after that, {who} is refused {why}", members)
+        after = f"{who} is refused after {self._names(earlier)}, and accepted {when} {names}"
+        return _cause(f"{after}: {refusals[last]}", members)
 
     def _refusals(self, sequence: StepSequence) -> dict[int, str]:
         """Return the registrations of a sequence that are refused in it, with the reason of the last refusal."""
@@ -385,8 +397,9 @@ class _Pair:
 
     # -- the smallest change
 
-    def _fix(self, members: Sequence[int], fixes: Fixes) -> str:
+    def _fix(self, cause: Reason, fixes: Fixes) -> str:
         """Return the changes that help, in words; what may help where none was tried."""
+        self.said, members = cause.cause, cause.registrations
         words = [*self._drop(members, fixes), *self._keep(members, fixes)]
         if self.example.flaw is Flaw.UNDO:
             words.reverse()
@@ -404,54 +417,47 @@ class _Pair:
         every = sorted({index for indices in dropped for index in indices})
         if not dropped:
             return
-        size, is_pair = len(dropped[0]), len(members) == 2 and every == sorted(members)
-        if is_pair and size == 2:
-            yield "drop both (dropping only one is not enough)"
-        elif is_pair and len(dropped) == 2:
-            is_named = {_function(self.registrations[index]) for index in members} == {"custom_op"}
-            yield f"drop{' or rename' * is_named} one of the two"
-        elif len(dropped) == len(every) > size == len(every) - 1 > 1:
-            yield f"drop all but one of {self._names(every)}"
+        size = len(dropped[0])
+        if len(dropped) == len(every) > size == len(every) - 1 > 1:
+            yield f"drop all but one of {self._shorts(every)}"
         elif size > 1:
-            quantity, fewer = ("both", "only one") if size == 2 else ("all of", "fewer")
-            sets = ", or ".join(f"{quantity} {self._names(indices)}" for indices in dropped[:2])
-            yield f"drop {sets} (dropping {fewer} is not enough)"
+            yield f"drop {', or '.join(map(self._shorts, dropped[:2]))} (dropping fewer is not enough)"
         else:
-            text = f"drop {' or '.join(map(self._names, dropped))}"
+            is_named = {_function(self.registrations[index]) for index in every} == {"custom_op"} and len(every) > 1
+            text = f"drop{' or rename' * is_named} {' or '.join(map(self._short, every))}"
             for index, left in fixes.left.items():
                 if others := [at for at in left if at not in every and not is_definition(self.registrations[at])]:
                     make = "makes" if len(others) == 1 else "make"
-                    why = f"{self._names(others)} {make} a difference, too"
-                    text += f" (dropping only {self._names((index,))} is not enough: {why})"
+                    why = f"{self._shorts(others)} {make} a difference, too"
+                    text += f" (dropping only {self._short(index)} is not enough: {why})"
             yield text
 
     def _keep(self, members: Sequence[int], fixes: Fixes) -> Iterator[str]:
         if fixes.order is None:
             return
-        order, releases = fixes.order.order, fixes.order.releases
-        if self.scenario.modules:
-            last = "import one of these modules from the other, so that one order is left"
-            yield last if fixes.is_free else f"import the modules of {self._names(order)} in this order"
-            return
-        defs = self._defs_before(order)
+        order, releases, modules = fixes.order.order, fixes.order.releases, self.scenario.modules
+        defs = [] if modules else self._defs_before(order)
+        module_of = {at: module.name for module in modules for at in module.registrations}
+        names = list(dict.fromkeys(module_of.get(at) or self._short(at) for at in (*defs, *order)))
+        verb = "import" if modules else "register"
+        text = f"{verb} {' before '.join(names) if len(names) == 2 else ', then '.join(names)}"
+        if fixes.is_free:
+            after = f", after {self._shorts(defs)}" if defs else ": import one of them from the other" * bool(modules)
+            text = f"always {verb} {_listed(names[len(defs) :])} in the same order{after}"
         if not order:
-            kernels = [at for at, one in enumerate(self.registrations) if not is_definition(one)]
-            text = f"never release {self._names(members)}" if len(kernels) < 2 else "release nothing"
-        elif releases and fixes.is_free:
-            dropped = {index for change in fixes.drops for index in change.dropped}
-            which = "them" if {*order} == dropped else self._names(order)
-            text = f"always register {which} in the same order"
-            text += f", after {self._names(defs)}" if defs else ""
-        elif self.example.flaw is Flaw.UNDO and not releases:
-            text = f"never release {' or '.join(self._names((at,)) for at in order)}, and register them in this order"
-        else:
-            names = [self._names((index,)) for index in (*defs, *order)]
-            text = f"keep {names[0]} before {names[1]}" if len(names) == 2 else f"keep this order: {', '.join(names)}"
+            is_alone = sum(not is_definition(one) for one in self.registrations) < 2
+            text = f"never release {self._shorts(members)}" if is_alone else "release nothing"
+        elif not modules and (defs or not releases):
+            text += f", and never release {'any' if len(names) > 2 else 'either'} of them"
             left = "leaves stale slots, too" if self._stale() else "does not restore what was there before"
-            text += "" if releases else f", and release {'neither' if len(names) == 2 else 'none'}: a release {left}"
-        fields = [f"`order: {[*defs, *order]}`" if not self.scenario.order else "`order:`"] * bool(order)
-        fields += [] if releases and not defs else ["`modules:`, which are never released"]
-        yield f"{text} (in the scenario: {' and '.join(fields)})"
+            text += f": a release {left}" * (not releases and self.example.flaw is not Flaw.UNDO)
+            releases = False
+        edited = changed(self.scenario, Change((), (*defs, *order), releases))
+        fields = [f"`order: {order_text(edited.order)}`"] * bool(order)
+        if edited.modules != modules:
+            bodies = ", ".join(f"{name}: [{', '.join(body)}]" for name, body in module_texts(edited.modules))
+            fields.append(f"`modules: {{{bodies}}}`; modules are never released")
+        yield text if self.scenario.packages else f"{text} (in the scenario: {' and '.join(fields)})"
 
     def _defs_before(self, members: Sequence[int]) -> list[int]:
         """Return the defs that PyTorch needs before calls of torch.library."""
@@ -465,24 +471,30 @@ class _Pair:
         found = _STALE.search(self.example.diff)
         if found is None:
             return None
-        sections = dict(map(_entries, diff_sections(self.example.diff)))
-        computed, slots = (sections.get(f"{found['operator']}, {title}", {}) for title in TABLES)
-        stale = {key: entries for key, entries in slots.items() if computed.get(key) != entries}
+        table, slots = self._tables_after(self.example.actual_sequence, found["operator"])
+        _, before = self._tables_after(self.example.expected_sequence, found["operator"])
+        same = before if self.example.flaw is Flaw.NON_COMMUTING else {}
+        entries = {key: (table.get(key, "nothing"), slots.get(key, "nothing")) for key in (*table, *slots)}
+        stale = {key: (wanted, held) for key, (wanted, held) in entries.items() if held not in (wanted, same.get(key))}
         stale = stale or {found["key"]: (found["wanted"], found["held"])}
-        return _Stale(found["operator"], stale, max(len(stale), int(found["count"] or 1)), self._kernels_after())
+        return _Stale(found["operator"], stale, {key: _entry_text(entry) for key, entry in slots.items()})
 
-    def _kernels_after(self) -> dict[str, str]:
-        """Return the kernel that calls run at each key after the second sequence; none without an engine."""
+    def _tables_after(self, sequence: StepSequence, operator: str) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the table and the slots of an operator after a sequence, whose modules run as a whole."""
         if self.engine is None:
-            return {}
+            return {}, {}
+        bodies = {at: module.registrations for module in self.scenario.modules for at in module.registrations}
+        whole = tuple(dict.fromkeys(at for step in sequence for at in bodies.get(step, (step,))))
         with on_sandboxes(self.engine, self.registrations, self.scenario.operators)() as session:
-            list(run(session, self.example.actual_sequence))
-            rows = [row for snapshot in session.look()[0] for row in (snapshot.slots or "").splitlines()]
-        return {key: owner(entry).partition(" [")[0] for key, _, entry in (row.partition(": ") for row in rows)}
+            list(run(session, whole if bodies else sequence))
+            shown = next(snapshot for snapshot in session.look()[0] if str(snapshot.operator) == operator)
+        texts = shown.table, shown.slots or ""
+        table, slots = (dict(row.split(": ", 1) for row in text.splitlines() if ": " in row) for text in texts)
+        return table, slots
 
     def _differences(self) -> list[str]:
         """Return the engine's reasons for the difference, without stale slots; else the first row of each side."""
-        known = [line for line in self.example.why if _NOT_REFRESHED not in line]
+        known = [line for line in self.example.why if "refreshed: calls use" not in line]
         if known or self._stale() is not None:
             return known
         for title, rows in diff_sections(self.example.diff):
@@ -506,8 +518,20 @@ class _Pair:
     def _names(self, indices: Sequence[int]) -> str:
         every = list(map(_name, self.registrations))
         names = [f"{every[at]} (registration {at})" if every.count(every[at]) > 1 else every[at] for at in indices]
-        names = list(dict.fromkeys(names))
-        return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+        return _listed(list(dict.fromkeys(names)))
+
+    def _short(self, at: int) -> str:
+        """Return the debug text of a registration, if the cause names it; else its whole name."""
+        debugs = list(map(shown_text, self.registrations))
+        text = f"{owner(debugs[at])}{f' (registration {at})' * (debugs.count(debugs[at]) > 1)}"
+        return text if debugs[at] and text in self.said else self._names((at,))
+
+    def _shorts(self, indices: Sequence[int]) -> str:
+        return _listed(list(map(self._short, indices)))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _name(registration: Registration) -> str:
@@ -524,21 +548,11 @@ def _function(registration: Registration) -> str:
     return "" if made_by is None else made_by.function
 
 
-def _what_calls_do(entry: str) -> str:
-    """Return what calls do that find an entry of a table."""
+def _entry_text(entry: str) -> str:
+    """Return an entry of a table in a sentence."""
     if "VariableFallbackKernel" in entry:
         return _FALL_THROUGH
     if "ambiguous" in entry:
-        return "raise (ambiguous autogradother)"
-    return "find no kernel" if entry == "nothing" else f"run {owner(entry).partition(' [')[0]}"
-
-
-def _entries(section: tuple[str, Sequence[str]]) -> tuple[str, dict[str, tuple[str, str]]]:
-    """Return the title of a section of a diff, and the entries of its rows before and after by key."""
-    sides: tuple[dict[str, str], dict[str, str]] = {}, {}
-    for row in section[1]:
-        if row[0] in "-+":
-            key, _, entry = row[1:].partition(": ")
-            sides["-+".index(row[0])][key] = entry
-    keys = dict.fromkeys((*sides[0], *sides[1]))
-    return section[0], {key: (sides[0].get(key, "nothing"), sides[1].get(key, "nothing")) for key in keys}
+        return "PyTorch's kernel for an ambiguous AutogradOther, which raises"
+    kernel, _, why = owner(entry).partition(" [")
+    return "no kernel" if entry == "nothing" else f"the backend fallback {kernel}" if "fallback" in why else kernel

@@ -154,7 +154,9 @@ def run_scenario(
     Raises:
         DispatchLabError: the scenario or an option cannot be used.
     """
-    subject = _load(source, options)
+    scenario = load_scenario(source, allow_import=options.allow_import) if isinstance(source, str) else source
+    check_subject(scenario, options)
+    subject = _Subject(scenario, options.engine or "lab")
     bounded = _with_default_bounds(options, subject)
     if subject.is_live:
         progress = _stoppable(progress, cancelled)
@@ -203,14 +205,6 @@ class _Subject(NamedTuple):
     @property
     def is_live(self) -> bool:
         return self.engine == "torch"
-
-
-def _load(source: str | Scenario, options: RunOptions) -> _Subject:
-    """Read the scenario, and refuse a scenario that cannot be run."""
-    scenario = load_scenario(source, allow_import=options.allow_import) if isinstance(source, str) else source
-    name: EngineName = options.engine or "lab"
-    check_subject(scenario, options)
-    return _Subject(scenario, name)
 
 
 def _with_default_bounds(options: RunOptions, subject: _Subject) -> RunOptions:
@@ -344,15 +338,12 @@ def run_scenarios(
     """
     with kept_engines():
         for path in files:
-            outcome = _run(path, options, partial(progress, path))
+            outcome: Outcome | DispatchLabError
+            try:
+                outcome = run_scenario(path, options, progress=partial(progress, path))
+            except DispatchLabError as error:
+                outcome = error
             finished(path)
             yield path, outcome
             if isinstance(outcome, Outcome) and outcome.interrupted:
                 return
-
-
-def _run(path: str, options: RunOptions, progress: Callable[[Progress], None]) -> Outcome | DispatchLabError:
-    try:
-        return run_scenario(path, options, progress=progress)
-    except DispatchLabError as error:
-        return error

@@ -158,11 +158,6 @@ class _Moments:
         return tuple(made)
 
 
-def _about(scenario: Scenario) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    texts = tuple(map(describe, scenario.registrations))
-    return texts, tuple(short_names(scenario.registrations)), tuple(key.name for key in scenario.keys)
-
-
 def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
     """Walk through all states."""
     registrations = distinguished(scenario.registrations)
@@ -186,8 +181,9 @@ def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
             collected.take(way, of_node[target])
     for node, orders in enumerate(_orders(found, count, steps)):
         collected.orders[of_node[node]] += orders
-    moments = collected.snapshots()
-    return Snapshots(*_about(scenario), moments, count_orders(count, scenario.order))
+    texts, names = tuple(map(describe, scenario.registrations)), tuple(short_names(scenario.registrations))
+    keys = tuple(key.name for key in scenario.keys)
+    return Snapshots(texts, names, keys, collected.snapshots(), count_orders(count, scenario.order))
 
 
 def _orders(found: ReachableStates, count: int, steps: Mapping[tuple[int, Step], int]) -> list[int]:

@@ -18,13 +18,13 @@ def snapshot_lines(found: Snapshots) -> Iterator[Block]:
         yield Line()
         yield Line(f"snapshot {moment.number}: {_registered(moment, None)}{_orders(moment)}")
         first, *others = _ways(moment)
-        yield from _way_lines(first, found)
+        yield from map(Line, _way_texts(first, found))
         if moment.same_as is not None:
             yield Line(f"  what is seen is what snapshot {moment.same_as} shows")
         for row in _rows(moment, first, found):
             yield Line(f"{row.mark} {f'{row.key}: ' if row.key else ''}{row.text}".rstrip())
         for way in others:
-            yield from _way_lines(way, found)
+            yield from map(Line, _way_texts(way, found))
             for row in grouped_rows(_changes(moment, way, found)):
                 yield Line(f"{row.mark} {f'{row.key}: ' if row.key else ''}{row.text}".rstrip())
 
@@ -103,10 +103,6 @@ def _orders(moment: Moment) -> str:
     if not moment.orders:
         return ", no order of registration alone leads here"
     return f", {counted(moment.orders, 'order')} lead{'s' if moment.orders == 1 else ''} here"
-
-
-def _way_lines(way: Way | None, found: Snapshots) -> Iterator[Line]:
-    yield from map(Line, _way_texts(way, found))
 
 
 def _way_texts(way: Way | None, found: Snapshots) -> Iterator[str]:
