@@ -430,6 +430,27 @@ def test_functionalization_vmap_and_autocast_are_tried(tried: Try) -> None:
     assert runs(answer)["own::casts", "autocast"].raised[0].name == "RecursionError"
 
 
+ENDLESS = """
+import time, torch
+def used(seconds):
+    while time.process_time() < seconds: pass
+@torch.library.custom_op("own::slow", mutates_args=())
+def slow(x: torch.Tensor) -> torch.Tensor:
+    used(time.process_time() + 3)
+    return x * 2
+@torch.library.custom_op("own::wrong", mutates_args=())
+def wrong(x: torch.Tensor) -> torch.Tensor:
+    return x
+"""
+
+
+def test_a_trial_on_generated_inputs_ends_after_two_seconds_of_processor_time(tried: Try) -> None:
+    found = tried(ENDLESS)
+    (slow,) = [run for run, _ in found if run.operator == "own::slow" and run.status == "open"]
+    assert (slow.trial, slow.why) == ("call", "there is no answer in time")
+    assert said(found) == {("own::wrong", "WHY612")}
+
+
 MANY = """
 import time, torch
 def made(at):

@@ -72,7 +72,7 @@ class ProcessCopy:
             limit_s: the time limit for the next message, in seconds.
 
         Raises:
-            TimeoutError: no message came in this time.
+            TimeoutError: no message came in this time, or the copy used up the processor time of its ITIMER_PROF.
         """
         try:
             while self._said.poll(seconds := limit_s()):
@@ -84,6 +84,8 @@ class ProcessCopy:
             os.kill(self._process, signal.SIGKILL)
             self.code = os.waitstatus_to_exitcode(os.waitpid(self._process, 0)[1])
             self._said.close()
+        if self.code == -signal.SIGPROF:
+            raise TimeoutError("its processor time is used up")
 
     def printed(self) -> str:
         """Return the output of the copy."""

@@ -53,6 +53,7 @@ An exception that it does not catch ends in `what():`, and is no such signal.
 """
 
 _LIMIT_S: Final = 10.0
+_PROCESSOR_S: Final = 2.0  # on generated inputs, on which an operator may never end
 _RUN_AGAIN: Final = 10
 """How many failures of one kind are run again in forks of their own."""
 
@@ -150,19 +151,18 @@ def _run(subject: Subject, names: Sequence[str], before: str, say: Say) -> None:
 
 
 def run_trial(subject: Subject, name: str) -> TrialRun:
-    """Run one trial in this process."""
+    """Run one trial in this process, which is a fork."""
     outcome = partial(TrialRun, operator=subject.name, trial=name)
     noted = len(subject.watch.events)
+    signal.setitimer(signal.ITIMER_PROF, 0 if name in COMPILED or subject.given or subject.noted else _PROCESSOR_S)
     try:
         subject.now = None
         if subject.run is None:
             TRIALS[name](subject)
         else:
             subject.run(subject, name, TRIALS[name])
-    except NotNeededError as nothing:
-        return outcome(status="not needed", why=str(nothing))
-    except NothingTriedError as nothing:
-        return outcome(status="no input", why=str(nothing))
+    except (NotNeededError, NothingTriedError) as nothing:
+        return outcome(status="not needed" if isinstance(nothing, NotNeededError) else "no input", why=str(nothing))
     except Exception as error:
         frames, stack = frames_of(error, subject.watch)
         return outcome(

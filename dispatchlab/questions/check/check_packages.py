@@ -111,10 +111,9 @@ def check_packages(
                 raise
             later = tuple(each for each in later if each != error.module)
             ended.append(str(error))
-    if any(finding.code in _GONE for answer in report.answers for finding in answer.findings):
+    codes = {finding.code for finding in report.findings}
+    if codes.intersection(_GONE) or (codes and len(report.nothing) == len(named)):
         report = replace(report, nothing=())  # it registered what is gone or replaced
-    elif len(report.nothing) == len(named) and report.findings:
-        report = replace(report, nothing=())
     return _without_accepted(replace(report, notes=(*report.notes, *ended)), accepted, selection)
 
 
@@ -367,9 +366,8 @@ def _upgrade(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Ch
     except DispatchLabError as error:
         return _not_asked(report, Question.UPGRADE, error)
     findings = tuple(upgrade_findings(found, scenario, to=newest))
-    text = f"{counted(len(findings), 'change')} from {installed} to {newest}"
-    if not found.is_affected:
-        text = f"{newest} accepts the same, and runs the same kernels"
+    changes = f"{counted(len(findings), 'change')} from {installed} to {newest}"
+    text = changes if found.is_affected else f"{newest} accepts the same, and runs the same kernels"
     return _answered(report, Answer(Question.UPGRADE, text, findings))
 
 
