@@ -10,7 +10,7 @@ from dispatchlab.model.failure import Failure
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
 from dispatchlab.questions.why.pasted_traceback import RecordedFacts
-from dispatchlab.questions.why.wording import function_of, listed
+from dispatchlab.questions.why.wording import function_of, listed, nearest
 from dispatchlab.registries.builds import cuda_registry
 from dispatchlab.registries.file import open_bundled
 
@@ -33,6 +33,14 @@ def device_without_kernel(words: Words) -> Mapping[str, object]:
     built = RecordedFacts(open_bundled(cuda_registry(registry.version))).operator(words.op) if key == "CUDA" else None
     has_kernel = built is not None and "CUDA" in built.kernels
     return saw(copies=copies is not None and key in copies.kernels, built_with=has_kernel)
+
+
+@looks_for("WHY317")
+def kernel_of_a_similar_name(words: Words) -> Mapping[str, object] | None:
+    """Find a kernel of the program for the key, at an operator of a similar name that has no def."""
+    kernels = {event.subject: event.at for event in words.failure.of("impl") if event.detail == words.key and event.at}
+    similar = nearest(words.op, [name for name in kernels if not words.failure.registry.overloads(name)])
+    return saw(similar=similar, similar_at=kernels[similar]) if similar else None
 
 
 @looks_for("WHY306")
