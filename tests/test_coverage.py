@@ -11,7 +11,7 @@ from dispatchlab.model.keys import DispatchKey, UnknownKeyError
 from dispatchlab.questions.coverage.blocks import coverage_view
 from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
 from dispatchlab.questions.sources.find_sources import chosen
-from dispatchlab.registries.backend_coverage import CoverageReport, NoSlotError, Way
+from dispatchlab.registries.backend_coverage import CoverageReport, Filled, NoSlotError, Way, called_out
 from dispatchlab.registries.file import open_bundled
 from tests.command_line import run, run_raising
 
@@ -37,12 +37,29 @@ def report(
 def test_every_operator_is_covered_in_one_way() -> None:
     found = report().coverage
     counts = {way: len(found.by(way)) for way in Way}
-    assert counts == {Way.DIRECT: 19, Way.COMPOSITE: 2_447, Way.FALLBACK: 0, Way.AMBIGUOUS: 0, Way.MISSING: 1_132}
+    assert counts == {Way.DIRECT: 19, Way.COMPOSITE: 2_063, Way.FALLBACK: 0, Way.AMBIGUOUS: 0, Way.MISSING: 1_516}
     assert dict(found.sources(Way.COMPOSITE)) == {
         K.CompositeExplicitAutograd: 1_218,
         K.CompositeImplicitAutograd: 787,
-        K.CompositeExplicitAutogradNonFunctional: 442,
+        K.CompositeExplicitAutogradNonFunctional: 58,
     }
+
+
+def test_a_generated_kernel_of_a_structured_operator_needs_the_out_overload() -> None:
+    structured, without = [], []
+    for operator in RECORDED:
+        filled = Filled(Way.COMPOSITE, K.CompositeExplicitAutogradNonFunctional)
+        if operator.active_at(K.CompositeExplicitAutogradNonFunctional) is not None:
+            out = called_out(RECORDED, operator, filled)
+            (without if out is None else structured).append(str(operator.name))
+    assert len(structured) == 439
+    assert without == ["aten::as_strided_", "aten::logsumexp.out", "aten::new_empty_strided"]
+    found = report(operators=("aten::add_.Tensor", "aten::as_strided_", "aten::gelu_backward")).coverage.operators
+    assert [(each.filled.way, each.needs) for each in found] == [
+        (Way.MISSING, "aten::add.out"),
+        (Way.COMPOSITE, ""),
+        (Way.MISSING, "aten::gelu_backward.grad_input"),
+    ]
 
 
 def test_autograd_keys_are_covered_by_their_fallbacks() -> None:
@@ -74,7 +91,10 @@ def test_operators_are_chosen_by_tags() -> None:
     of = ("coverage", "torch-2.13-cpu", "--key", "PrivateUse1")
     assert run(*of, "--tag", "core").output.startswith("PrivateUse1 in torch-2.13-cpu: 193 operators\n")
     both = run(*of, "--tag", "core", "--tag", "pointwise", "--operator", "aten::a*", "--list", "missing").output
-    assert both.splitlines()[-1] == "    aten::atan2.out  missing"
+    assert both.splitlines()[-2:] == [
+        "    aten::atan2.out   missing",
+        "    aten::atanh      missing: calls aten::atanh.out",
+    ]
     assert "no operator here has the tag cores; did you mean core?" in run(*of, "--tag", "cores").output
 
 

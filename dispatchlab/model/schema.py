@@ -502,6 +502,13 @@ class FunctionSchema:
         return sum(1 << at for at, argument in enumerate(self.arguments) if without_size(argument.type) in _DISPATCHED)
 
 
+def is_out_of(other: FunctionSchema, schema: FunctionSchema) -> bool:
+    """Return whether a schema takes the arguments of another one, and `out` tensors for the results."""
+    outs = [argument for argument in other.arguments if argument.kwarg_only and argument.is_written]
+    rest = [(argument.name, argument.type) for argument in other.arguments if argument not in outs]
+    return bool(outs) and rest == [(argument.name, argument.type) for argument in schema.arguments]
+
+
 def clone_with_name(schema: FunctionSchema, name: OperatorName) -> FunctionSchema:
     """Return the same arguments and returns under another name."""
     return replace(schema, name=name)

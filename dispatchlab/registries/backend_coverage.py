@@ -9,7 +9,10 @@ from typing import TypeAlias
 from dispatchlab._short_repr import WordEnum
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.keys import DispatchKey, parse_key
+from dispatchlab.model.names import qualified
+from dispatchlab.model.schema import is_out_of
 from dispatchlab.registries.model import Recorded, RecordedOperator
+from dispatchlab.registries.replay import schema_of
 
 
 class Way(WordEnum):
@@ -64,11 +67,13 @@ class Covered:
         operator: its name.
         filled: the content of the slot.
         debug: the debug text of this kernel.
+        needs: the operator without a kernel that this kernel calls; empty if the call does not fail there.
     """
 
     operator: str
     filled: Filled
     debug: str = ""
+    needs: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +134,23 @@ def runtime_key(text: str, *, privateuse1: str = "") -> DispatchKey:
     return key
 
 
+def called_out(recorded: Recorded, operator: RecordedOperator, filled: Filled) -> RecordedOperator | None:
+    """Return the `out` overload that a kernel calls; None for a kernel that does not need one.
+
+    The functional and in-place kernels that torchgen generates for a structured operator at
+    CompositeExplicitAutogradNonFunctional make the result, and call the `out` overload, which each backend writes.
+    """
+    if filled.source is not DispatchKey.CompositeExplicitAutogradNonFunctional or operator.schema is None:
+        return None
+    schema = schema_of(operator.schema)
+    packet = qualified(str(operator.name)).removesuffix("_")
+    for overload in filter(None, recorded.overload_order(packet)):
+        other = recorded.operator(f"{packet}.{overload}")
+        if other is not None and other.schema is not None and is_out_of(schema_of(other.schema), schema):
+            return other
+    return None
+
+
 def coverage(
     recorded: Recorded,
     key: DispatchKey,
@@ -152,15 +174,17 @@ def coverage(
     fallbacks = {fallback.key: fallback.debug for fallback in recorded.fallbacks}
     covered = []
     for operator in recorded if operators is None else operators:
-        filled = fill(operator, key)
-        debug = ""
+        filled, needs, debug = fill(operator, key), "", ""
+        out = called_out(recorded, operator, filled)
+        if out is not None and fill(out, key).way is Way.MISSING:
+            filled, needs = Filled(Way.MISSING), str(out.name)
         if filled.stale is not None:
             debug = filled.stale.held
         elif filled.way is Way.FALLBACK:
             debug = fallbacks.get(key, "")
         elif filled.source is not None and (kernel := operator.active_at(filled.source)) is not None:
             debug = kernel.debug
-        covered.append(Covered(str(operator.name), filled, debug))
+        covered.append(Covered(str(operator.name), filled, debug, needs))
     return Coverage(name, key, tuple(covered))
 
 

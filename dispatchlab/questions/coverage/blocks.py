@@ -16,7 +16,7 @@ _MEANING = {
     Way.COMPOSITE: "a kernel at an alias key that covers it",
     Way.FALLBACK: "the backend fallback of the key",
     Way.AMBIGUOUS: "two kernels match, so a call raises",
-    Way.MISSING: "no kernel, so a call raises",
+    Way.MISSING: "no kernel for the operator, or none for its out overload: a call raises",
 }
 _MOODS: dict[Way, b.Mood] = {
     Way.DIRECT: "kernel",
@@ -86,4 +86,5 @@ def _row(one: Covered) -> b.Row:
     through = ", falls through" if filled.fallthrough else ""
     says = "" if filled.stale is None else owner(filled.stale.says) if filled.stale.says else "nothing"
     stale = f", a stale slot: the table says {says}" if says else ""
+    stale += f": calls {one.needs}" if one.needs else ""
     return (b.Cell(one.operator, "name"), f"{filled.way}{at}{through}{stale}", b.Cell(b.source(one.debug), "code"))

@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from dispatchlab.model.dump_format import Provenance
-from dispatchlab.model.keys import parse_key
-from dispatchlab.model.names import AmbiguousOperatorError
+from dispatchlab.model.keys import DispatchKey, parse_key
+from dispatchlab.model.names import AmbiguousOperatorError, qualified
+from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.packet import Packet, PacketOverload
+from dispatchlab.model.schema import is_out_of
 from dispatchlab.questions.dump.inspect_operators import inspect_operator
 from dispatchlab.questions.dump.inspect_scenario import Inspection, InspectOptions
 from dispatchlab.questions.explain.argument_specs import ArgumentSpec, ArgumentSpecError, Described, describe_arguments
-from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
+from dispatchlab.questions.explain.hops import explain, has_kernel, schema_of, thread_keys
 from dispatchlab.questions.explain.packet_calls import (
     Given,
     NoOverloadError,
@@ -92,7 +94,8 @@ def explain_operator(
         known, reason = default_registry(keys)
         if known != source:
             options = InspectOptions(semantics=semantics, report=report)
-            inspection = inspect_operator(operator, source=known, options=options)
+            source = known
+            inspection = inspect_operator(operator, source=source, options=options)
             described = _described(inspection, arguments, given)
         if report is not None:
             report(f"note: {reason}")
@@ -101,10 +104,24 @@ def explain_operator(
         tuple(parse_key(name, inspection.privateuse1) for name in names) for names in (include, exclude)
     )
     explanation = explain(view, described, thread_keys(included, excluded, inference=inference_mode))
+    explanation = replace(explanation, end=_end(explanation, view, source, options))
     lacks = unanswered(explanation, source=inspection.source, build=inspection.build, imports=inspection.imports)
     if lacks:
         explanation = replace(explanation, end=f"in {inspection.source}: {explanation.end}")
     return ExplainedOperator(inspection, explanation, lacks, engine, packet_call)
+
+
+def _end(explanation: CallExplanation, view: OperatorView, source: str | None, options: InspectOptions) -> str:
+    """Return the end of a call; a structured operator's composite kernel fails if the `out` overload has no kernel."""
+    last, name = explanation.hops[-1], qualified(view.name)
+    if last.kernel is None or last.kernel.source != str(DispatchKey.CompositeExplicitAutogradNonFunctional):
+        return explanation.end
+    found = inspect_operator(name.removesuffix("_"), source=source, options=options)
+    others = [found.view(each.operator) for each in found.snapshots]
+    for other in others:
+        if other.schema and is_out_of(schema_of(other), schema_of(view)) and not has_kernel(other, last.key):
+            return f"a composite kernel: it calls {other.name}, which has no kernel for {last.key}: the call fails"
+    return explanation.end
 
 
 def _given(inspection: Inspection, arguments: Sequence[ArgumentSpec]) -> Given | None:

@@ -98,6 +98,11 @@ def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> Cal
     )
 
 
+def has_kernel(view: OperatorView, key: DispatchKey) -> bool:
+    """Return whether a call finds a kernel at a key."""
+    return key in _Table.of(view).held
+
+
 # -- the table that calls use
 
 

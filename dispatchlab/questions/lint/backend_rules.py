@@ -10,7 +10,7 @@ from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.slot_set import BACKENDS_OF_AUTOGRAD, keys_of
 from dispatchlab.questions.lint.kernel_rules import COMPOSITE, parsed_schema
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
-from dispatchlab.registries.backend_coverage import Way
+from dispatchlab.registries.backend_coverage import Way, called_out
 from dispatchlab.registries.builds import backend_named, is_in_tree
 from dispatchlab.registries.debug_text import Packages, owner, sites_in
 from dispatchlab.registries.model import RecordedKernel, RecordedOperator
@@ -161,16 +161,22 @@ def _autograd_alone(subject: Subject, operators: Iterable[RecordedOperator]) -> 
     packages = Packages(subject.recorded)
     for operator in operators:
         for kernel, backend in _autograd_kernels(operator, packages):
-            if operator.is_dangling or subject.slot(operator, backend).way is not Way.MISSING:
+            out = called_out(subject.recorded, operator, subject.slot(operator, backend)) or operator
+            if out.is_dangling or subject.slot(out, backend).way is not Way.MISSING:
                 continue
+            missing = (
+                f"no kernel for {backend}"
+                if out is operator
+                else f"{out.name}, which its composite kernel calls, has none for {backend}"
+            )
             yield Found(
                 str(operator.name),
                 kernel.key,
-                f"it has a {kernel.key} kernel from {owner(kernel.debug)}, but no kernel for {backend}: a redispatch "
+                f"it has a {kernel.key} kernel from {owner(kernel.debug)}, but {missing}: a redispatch "
                 f"of that kernel raises, and so does each call under torch.inference_mode",
                 (kernel.debug,),
                 cause=str(kernel.key),
-                fix=_register(operator, backend, kernel.debug),
+                fix=_register(out, backend, kernel.debug),
             )
 
 
