@@ -87,12 +87,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Watch registrations before any conftest.py imports torch."""
-    if early_config.known_args_namespace.why:
-        from dispatchlab.live.failure.program_watch import ProgramWatch
+    if early_config.known_args_namespace.why or "DISPATCHLAB_WHY_EVENTS" in os.environ:
+        from dispatchlab.live.failure.program_watch import STARTED, ProgramWatch
         from dispatchlab.live.failure.torch_watch import start
 
-        watch = ProgramWatch(str(early_config.invocation_params.dir))
-        start(watch)
+        watch = next(iter(STARTED), None) or ProgramWatch(str(early_config.invocation_params.dir))
+        if watch not in STARTED:
+            start(watch)
         early_config.pluginmanager.register(_Why(watch), "dispatchlab-why")
 
 
@@ -131,6 +132,7 @@ class _Why:
             from dispatchlab.questions.why.exception import why_exception
 
             answer = why_exception(call.excinfo.value, self._watch)
+            self._watch.shown = self._watch.shown or call.excinfo.value
             first = self._known.setdefault((answer.code, answer.cause), item.nodeid)
             if answer.code:
                 text = why_view(answer).text() if first == item.nodeid else f"{answer.cause} (see {first})"

@@ -69,7 +69,7 @@ def why(
         raise click.UsageError(f"{program[0]} is no program; for a traceback: dispatchlab why --text {program[0]}")
     outcome = why_program(program)
     if outcome.answer is not None:
-        _show_and_exit(format, outcome.answer)
+        _show_and_exit(format, outcome.answer, max(outcome.exit_code, 1))
     if not outcome.exit_code:
         click.echo("dispatchlab why: the program ended well; nothing to explain", err=True)
     elif program[:2] == ("-m", "pytest") or "pytest.main(" in "".join(getlines(program[0])):
@@ -77,11 +77,11 @@ def why(
     exit_with(outcome.exit_code if outcome.exit_code >= 0 else 128 - outcome.exit_code)
 
 
-def _show_and_exit(format: Format | Literal["github"] | None, answer: Answer) -> NoReturn:
+def _show_and_exit(format: Format | Literal["github"] | None, answer: Answer, code: int = 1) -> NoReturn:
     from dispatchlab.questions.why.answer_blocks import github_annotation, why_view
 
     if format == "github":
         out(github_annotation(answer))
     else:
         show_view(format, why_view(answer))
-    exit_with(1)
+    exit_with(code)

@@ -43,7 +43,6 @@ EventKind: TypeAlias = Literal[
     "fake differs",
     "wrote nothing",
     "replaced",
-    "right without caches",
     "gradient cut",
     "calling",
 ]
@@ -179,7 +178,7 @@ class Failure:
         stack: the functions on the stack when it was raised, with their modules, the innermost last.
         device: the name of the PrivateUse1 backend.
         call: the source text of the expression that failed, in the user's innermost frame.
-        source: the user's program; empty when it is not known.
+        source: the part of the user's program on which the failing line depends; for a pasted text, the text.
         pasted: whether it was read from a text, so that it happened in another process.
         fake_body: returns the body of a fake kernel for an operator, from a run of its kernel; empty where none is
             known.
@@ -245,6 +244,7 @@ class Fix:
         new: the text that replaces it.
         needs: the part that only the user can write, such as `your backward`; such a fix is not tried.
         otherwise: whether it is shown only if no other fix worked in a trial.
+        again: statements before the program; the fix is tried by a run of the whole program after them.
         outer: whether to repeat the call that led into PyTorch, not the call that failed inside of a kernel.
     """
 
@@ -255,6 +255,7 @@ class Fix:
     new: str = ""
     needs: str = ""
     otherwise: bool = False
+    again: str = ""
     outer: bool = False
 
 

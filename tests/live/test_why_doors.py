@@ -355,11 +355,42 @@ def test_a_thread_that_fails_is_explained(tmp_path: Path) -> None:
     assert "nothing to explain" not in ended.stderr
 
 
-def test_pytest_as_a_program_names_the_option_of_pytest(tmp_path: Path) -> None:
+def test_pytest_as_a_program_answers_for_its_first_failing_test(tmp_path: Path) -> None:
+    (tmp_path / "test_boxes.py").write_text(f"{MISSING}def test_box():\n    {CALL}")
+    command = ("why", "-m", "pytest", "-p", "no:cacheprovider", *PLUGIN_OPTIONS, "test_boxes.py")
+    ended = dispatchlab_started(tmp_path, *command)
+    assert (ended.returncode, ended.stdout.splitlines()[0]) == (1, "cause: " + CAUSE.format("test_boxes.py"))
     (tmp_path / "test_boxes.py").write_text("def test_box():\n    assert not 1\n")
-    ended = dispatchlab_started(tmp_path, "why", "-m", "pytest", "-p", "no:cacheprovider", "test_boxes.py")
+    ended = dispatchlab_started(tmp_path, *command)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.endswith("to see the cause of each failing test, run: pytest --why\n")
+
+
+CAUGHT = f"{MISSING}import logging, sys\ndef main():\n    try:\n        {CALL}    except Exception as error:\n        "
+
+
+@pytest.mark.parametrize(
+    ("reports", "code", "answers"),
+    [
+        ("print('failed', error)\n        return 3", 3, True),
+        ("logging.exception('failed')\n        return 1", 1, True),
+        ("sys.exit(f'failed: {error}')", 1, True),
+        ("print('failed', error)\n        return 0", 0, False),
+    ],
+)
+def test_a_failure_that_the_program_reports_itself_is_explained(
+    reports: str, code: int, *, answers: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "program.py").write_text(f"{CAUGHT}{reports}\nsys.exit(main())\n")
+    ended = dispatchlab_started(tmp_path, "why", "program.py")
+    cause = "cause: " + CAUSE.format("program.py")
+    assert (ended.returncode, ended.stdout.splitlines()[:1]) == (code, [cause] if answers else [])
+
+
+def test_an_exit_that_no_exception_caused_has_no_cause(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("import argparse, torch\nargparse.ArgumentParser().parse_args(['--no'])\n")
+    ended = dispatchlab_started(tmp_path, "why", "program.py")
+    assert (ended.returncode, ended.stdout) == (2, "")
 
 
 @pytest.mark.parametrize(
@@ -494,6 +525,33 @@ def test_python_asks_about_an_exception(tmp_path: Path) -> None:
     assert ended.stderr.rstrip().endswith(
         "WHY306 an operator without a kernel for a backend; more: dispatchlab rule WHY306"
     )
+
+
+COMPARES = """\
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+class Count(TorchDispatchMode):
+    sums = 0
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.sums += func == torch.ops.aten.sum
+        return func(*args, **(kwargs or {}))
+
+def test_count():
+    with Count() as count:
+        torch.ones(2).sum()
+    assert count.sums == 1
+
+"""
+
+
+def test_a_cause_in_the_source_is_found_through_every_door(tmp_path: Path) -> None:
+    (tmp_path / "test_count.py").write_text(COMPARES + "if __name__ == '__main__':\n    test_count()\n")
+    options = ("-p", "no:cacheprovider", *PLUGIN_OPTIONS, "--why", "--tb=line", "test_count.py")
+    assert "dispatchlab why: WHY820" in run(tmp_path, "-m", "pytest", *options).stdout
+    (tmp_path / "hook.py").write_text(f"import dispatchlab\ndispatchlab.watch_exceptions()\n{COMPARES}test_count()\n")
+    assert "WHY820 a comparison" in run(tmp_path, "hook.py").stderr
+    assert "WHY820 a comparison" in dispatchlab_started(tmp_path, "why", "test_count.py").stdout
 
 
 def test_threads_and_sitecustomize_show_a_cause_once(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import importlib.util
 import os
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
@@ -17,22 +19,9 @@ from dispatchlab.registries.file import bundled_names, open_bundled
 _SOURCES: Final = (".py", ".cpp", ".cc", ".cu", ".mm")
 _MOST_FILES: Final = 400
 _MOST_BYTES: Final = 400_000
-OTHER_PACKAGES: Final = {
-    "_C": "vllm._C",
-    "_C_cache_ops": "vllm._C",
-    "_moe_C": "vllm._moe_C",
-    "_vllm_fa2_C": "vllm.vllm_flash_attn",
-    "fbgemm": "fbgemm_gpu",
-    "image": "torchvision",
-    "npu": "torch_npu",
-    "torchaudio": "torchaudio",
-    "torchvision": "torchvision",
-    "torch_ipex": "intel_extension_for_pytorch",
-    "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
-    "tensorrt": "torch_tensorrt",
-    "torch_sparse": "torch_sparse",
-    "xformers_flash": "xformers.ops",
-}
+OTHER_PACKAGES: Final[dict[str, str]] = tomllib.loads(
+    (files("dispatchlab.live.failure") / "packages.toml").read_text(encoding="utf-8")
+)
 
 
 def find_definition(folder: str, namespace: str, name: str) -> Position | None:
@@ -56,11 +45,11 @@ def find_definition(folder: str, namespace: str, name: str) -> Position | None:
 
 def _sources(folder: str) -> Iterator[Path]:
     seen = 0
-    for root, folders, files in os.walk(folder):
+    for root, folders, names in os.walk(folder):
         folders[:] = [
             f for f in folders if not f.startswith((".", "__")) and f not in ("site-packages", "node_modules")
         ]
-        for file in sorted(files):
+        for file in sorted(names):
             path = Path(root, file)
             seen += 1
             if seen > _MOST_FILES:

@@ -9,9 +9,11 @@ Source: tools/autograd/gen_variable_type.py, tools/autograd/gen_inplace_or_view_
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from enum import auto
+from importlib.resources import files
 
 from dispatchlab._short_repr import CodeEnum
 from dispatchlab.engine.semantics import is_builtin
@@ -72,105 +74,24 @@ class KernelRule:
     operators: tuple[str, ...] = ()
 
 
-def _files(*files: str) -> str:
-    """Return a pattern for registrations in these files; their folders are also patterns."""
-    return rf"(?:^|[ /])(?:{'|'.join(files)}):\d+"
-
-
-def _functorch(file: str) -> str:
-    return _files(rf"aten/src/ATen/functorch/{file}\.cpp")
-
-
-_MANUAL = r"torch/csrc/autograd/VariableTypeManual\.cpp"
-_CUSTOM_OPS = r"torch/_library/custom_ops\.py"
-
 AUTOGRAD = (DispatchKey.AutogradFunctionality, DispatchKey.AutogradOther, DispatchKey.AutogradNestedTensor)
-FRONT, BACK = DispatchKey.FuncTorchDynamicLayerFrontMode, DispatchKey.FuncTorchDynamicLayerBackMode
-BATCHED = (DispatchKey.FuncTorchBatched, DispatchKey.BatchedNestedTensor)
 
-KERNEL_RULES: Mapping[tuple[DispatchKey, ...], tuple[KernelRule, ...]] = {
-    AUTOGRAD: (
-        KernelRule(BUILTIN, Does.RECORDS),
-        KernelRule(_files(_MANUAL), Does.WORKS, operators=("aten::detach_",)),
-        KernelRule(
-            _files(r"torch/csrc/autograd/generated/VariableType(?:_\d+|Everything)?\.cpp", _MANUAL, _CUSTOM_OPS),
-            Does.RECORDS,
-        ),
-    ),
-    (DispatchKey.ADInplaceOrView,): (
-        KernelRule(_files(_MANUAL), Does.WORKS, operators=("aten::_fw_primal", "aten::_make_dual")),
-        KernelRule(
-            _files(r"torch/csrc/autograd/generated/ADInplaceOrViewType(?:_\d+|Everything)?\.cpp", _MANUAL, _CUSTOM_OPS),
-            Does.REDISPATCHES,
-        ),
-    ),
-    (DispatchKey.Tracer,): (
-        KernelRule(_files(r"torch/csrc/autograd/generated/TraceType(?:_\d+|Everything)?\.cpp"), Does.REDISPATCHES),
-    ),
-    (DispatchKey.BackendSelect,): (
-        KernelRule(_files(r"aten/src/ATen/RegisterBackendSelect\.cpp"), Does.SELECTS_BACKEND),
-    ),
-    (DispatchKey.Python,): (KernelRule(BUILTIN, Does.ASKS_SUBCLASS),),
-    (DispatchKey.PythonDispatcher,): (
-        KernelRule(
-            BUILTIN,
-            Does.CALLS_OPERATORS,
-            "calls the Python dispatcher of the thread, and fails where there is none",
-        ),
-    ),
-    AUTOCAST_KEYS: (
-        KernelRule(_files(_CUSTOM_OPS, r"torch/library\.py", r"aten/src/ATen/autocast_mode\.cpp"), Does.CASTS),
-    ),
-    (FRONT,): (
-        KernelRule(
-            BUILTIN,
-            Does.CALLS_OPERATORS,
-            "enters the transform of functorch, and fails where none is active",
-        ),
-        KernelRule(_functorch(r"\w+"), Does.CALLS_OPERATORS),
-    ),
-    (BACK,): (
-        KernelRule(
-            BUILTIN,
-            Does.CALLS_OPERATORS,
-            "leaves the transform of functorch, and fails where none is active",
-        ),
-        KernelRule(_functorch("DynamicLayer"), Does.CALLS_OPERATORS),
-    ),
-    (DispatchKey.FuncTorchGradWrapper,): (
-        KernelRule(
-            BUILTIN,
-            Does.CALLS_OPERATORS,
-            "unwraps tensors of a functorch transform that is over, and fails without them",
-        ),
-    ),
-    (DispatchKey.FuncTorchVmapMode,): (
-        KernelRule(_functorch(r"(?:BatchRules\w*|VmapModeRegistrations)"), Does.CALLS_OPERATORS),
-    ),
-    BATCHED: (
-        KernelRule(BUILTIN, Does.SLICES, "calls the operator for each element of a batch, and fails outside of vmap"),
-        KernelRule(_functorch("BatchRules(?:Decompositions|Dynamic)"), Does.CALLS_OPERATORS),
-        KernelRule(rf"\[{Provenance.BATCHED}\]$", Does.UNKNOWN),
-        KernelRule(_functorch(r"\w+"), Does.CALLS_OPERATORS),
-    ),
-    (DispatchKey.Batched,): (
-        KernelRule(
-            BUILTIN,
-            Does.CALLS_OPERATORS,
-            "calls the operator for each element of a batch, and fails where no argument is batched",
-        ),
-        KernelRule(_files(r"aten/src/ATen/LegacyBatchingRegistrations\.cpp"), Does.CALLS_OPERATORS),
-    ),
-    (DispatchKey.Functionalize,): (KernelRule(BUILTIN, Does.FUNCTIONALIZES),),
-}
-"""What is known of the kernels above the backends; of those at one key the first rule that fits holds.
 
-AutogradFunctionality stands for the autograd keys of all backends. What the lab or `custom_op` registers does as the
-first kernels do that PyTorch registers at the key itself.
-"""
+def _read_rules() -> Mapping[DispatchKey, list[KernelRule]]:
+    """Return the rules of each key."""
+    rules: dict[DispatchKey, list[KernelRule]] = {}
+    text = (files("dispatchlab.questions.explain") / "kernel_rules.toml").read_text(encoding="utf-8")
+    for row in tomllib.loads(text)["rule"]:
+        of_files = rf"(?:^|[ /])(?:{'|'.join(row['files'])}):\d+" if "files" in row else BUILTIN
+        where, names = row.get("where", of_files), row.get("operators", ())
+        rule = KernelRule(where, Does[row["does"]], row.get("outside", ""), tuple(names))
+        for key in AUTOCAST_KEYS if row["keys"] == ["AUTOCAST"] else map(DispatchKey.__getitem__, row["keys"]):
+            rules.setdefault(key, []).append(rule)
+    return rules
+
 
 _FOLLOWED = (Does.RECORDS, Does.REDISPATCHES, Does.SELECTS_BACKEND, Does.CASTS)
-_RULES_OF = {key: rules for keys, rules in KERNEL_RULES.items() for key in keys}
+_RULES_OF = _read_rules()
 _UNKNOWN, _REDISPATCHES = KernelRule("", Does.UNKNOWN), KernelRule(BUILTIN, Does.REDISPATCHES)
 
 

@@ -15,17 +15,23 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from linecache import getlines
+from functools import partial
 from pathlib import Path
 from traceback import print_exception
 
 from dispatchlab.live.failure.program_watch import CHILDREN, ProgramWatch, events_in_children
-from dispatchlab.live.failure.torch_watch import start
-from dispatchlab.model.failure import Event
+from dispatchlab.live.failure.torch_watch import after, start
+from dispatchlab.model.failure import Fix, Trial
 from dispatchlab.questions.why.diagnose import Answer
 from dispatchlab.questions.why.exception import why_exception
 
-_CACHES_S = 300
+_AGAIN_S = 300
+_AGAIN = """\
+{}
+import runpy, sys
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -34,18 +40,29 @@ def main(arguments: Sequence[str]) -> int:
     faulthandler.enable()  # a crash prints where Python was
     watch = ProgramWatch(os.getcwd())
     start(watch)
+    for stream in (sys.stdout, sys.stderr):
+        after(stream, "write", lambda *_: _note_shown(watch))
     _explain_threads(Path(answer_file), watch, rest)
     try:
         _run(rest)
     except KeyboardInterrupt:
         return 130
-    except SystemExit:
+    except SystemExit as ended:
+        error = ended.__context__ or watch.shown or ended
+        answer = _answer(error, watch, rest) if ended.code and "torch" in sys.modules else None
+        if answer is not None and answer.code not in ("", "WHY919"):
+            Path(answer_file).write_bytes(pickle.dumps(answer))
         raise
     except BaseException as error:
         _show(error)
         Path(answer_file).write_bytes(pickle.dumps(_answer(error, watch, rest)))
         return 1
     return 0
+
+
+def _note_shown(watch: ProgramWatch) -> None:
+    """Keep the latest exception that the program caught, and printed something about."""
+    watch.shown = sys.exc_info()[1] or watch.shown
 
 
 def _run(program: Sequence[str]) -> None:
@@ -83,27 +100,18 @@ def _show(error: BaseException) -> None:
 
 
 def _answer(error: BaseException, watch: ProgramWatch, program: Sequence[str]) -> Answer:
-    later = [*events_in_children(watch, os.environ.get(CHILDREN, ""))]
-    source = "".join(getlines(program[0]))
-    answer = why_exception(error, watch, source=source, later=later)
-    asserted = isinstance(error, AssertionError) and not str(error).startswith("expected size")
-    if asserted and not answer.dispatcher and "torch.compile" in source and program[0] != "-m":
-        later += _without_caches(program)
-        answer = why_exception(error, watch, source=source, later=later)
-    return answer
+    later = events_in_children(watch, os.environ.get(CHILDREN, ""))
+    return why_exception(error, watch, later=later, again=partial(_run_again, program=program))
 
 
-def _without_caches(program: Sequence[str]) -> list[Event]:
-    """Run the program again without the caches of the compiler; if it succeeds, they are the cause."""
-    environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
-    environment.pop(CHILDREN, None)
+def _run_again(fix: Fix, program: Sequence[str]) -> Trial:
+    """Run the program again in a new process, after the statements of a fix."""
+    environment = {name: value for name, value in os.environ.items() if name != CHILDREN}
+    command = [sys.executable, "-c", _AGAIN.format(fix.again), *program]
     with suppress(subprocess.TimeoutExpired, OSError):
-        done = subprocess.run(
-            [sys.executable, *program], env=environment, capture_output=True, timeout=_CACHES_S, check=False
-        )
-        if done.returncode == 0:
-            return [Event("right without caches", "torch.compile")]
-    return []
+        done = subprocess.run(command, env=environment, capture_output=True, timeout=_AGAIN_S, check=False)
+        return Trial(fix, "fails" if done.returncode else "works")
+    return Trial(fix, "not tried")
 
 
 if __name__ == "__main__":

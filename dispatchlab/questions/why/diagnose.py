@@ -46,8 +46,13 @@ def diagnose(failure: Failure, attempt: Callable[[Fix], Trial] | None = None) ->
         attempt: a function that tries a fix; default: try no fix.
     """
     error = failure.chain[0].line if failure.chain else ""
-    found = next(((cause, said) for cause in causes() if (said := cause.explain(failure)) is not None), None)
-    if found is None:
+    for cause in causes():
+        explanation = cause.explain(failure)
+        fixes = () if explanation is None else explanation.fixes
+        trials = tuple(Trial(fix, "not tried") if attempt is None else attempt(fix) for fix in fixes)
+        if explanation is not None and all(trial.outcome == "works" for trial in trials if trial.fix.again):
+            break
+    else:
         return Answer(
             code="",
             title="no known cause",
@@ -56,8 +61,6 @@ def diagnose(failure: Failure, attempt: Callable[[Fix], Trial] | None = None) ->
             at=failure.at,
             dispatcher=False,
         )
-    cause, explanation = found
-    trials = tuple(attempt(fix) if attempt is not None else Trial(fix, "not tried", "") for fix in explanation.fixes)
     return Answer(
         code=cause.code,
         title=cause.title,

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from itertools import chain
@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from dispatchlab.live.failure.failing_frame import events_of_frames
+from dispatchlab.live.failure.failing_part import failing_part
 from dispatchlab.live.failure.fake_body import Call, calls_of, fake_body
 from dispatchlab.live.failure.fix_trial import failing_call, try_fix
 from dispatchlab.live.failure.gradient_cut import gradient_cut
@@ -21,7 +22,7 @@ from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateus
 from dispatchlab.live.failure.program_watch import ProgramWatch, frames_of, raised_of
 from dispatchlab.live.failure.torch_watch import start
 from dispatchlab.live.introspection.process_copies import CopyEndedError, in_a_copy
-from dispatchlab.model.failure import Event, EventKind, Failure
+from dispatchlab.model.failure import Event, EventKind, Failure, Fix, Trial
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.why.answer_blocks import why_view
 from dispatchlab.questions.why.diagnose import Answer, diagnose
@@ -32,15 +33,19 @@ _TRACED: Final = re.compile(r"fake_tensor|_dynamo|_inductor|_functorch")
 
 
 def why_exception(
-    error: BaseException, watch: ProgramWatch, *, source: str = "", later: Iterable[Event] = ()
+    error: BaseException,
+    watch: ProgramWatch,
+    *,
+    later: Iterable[Event] = (),
+    again: Callable[[Fix], Trial] | None = None,
 ) -> Answer:
     """Return the reason of an exception.
 
     Args:
         error: the exception, with its traceback.
         watch: the events before.
-        source: the text of the program; empty if unknown.
         later: the events in other processes.
+        again: a function that tries a fix in another run of the whole program.
     """
     call = None
     with suppress(Exception):
@@ -60,10 +65,10 @@ def why_exception(
         stack=stack,
         device=privateuse1_name(),
         call="" if call is None else call.text,
-        source=source,
+        source=failing_part(frames),
         fake_body=lambda name: fake_body(name, error, watch),
     )
-    return diagnose(failure, lambda fix: try_fix(fix, call))
+    return diagnose(failure, lambda fix: again(fix) if fix.again and again else try_fix(fix, call))
 
 
 def _failed_trials(error: BaseException, stack: Sequence[str], watch: ProgramWatch) -> Iterator[Event]:

@@ -246,6 +246,12 @@ class Words(dict[str, Any]):
         return not by_torch and bool(self.failure.kinds & {"AssertionError", "ValueError", "SystemExit"})
 
     @property
+    def concerned(self) -> bool:
+        """True if the failing line depends on the operator, or the source is unknown."""
+        name = self.base.partition(".")[0]
+        return not self.failure.source or re.search(rf"\b{name}\b", self.failure.source) is not None
+
+    @property
     def asserted(self) -> str:
         """The failing line and the messages."""
         return f"{self.line} {self.failure.text}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
-from typing import Final
+from importlib.resources import files
 
 from dispatchlab.errors import nearest
 from dispatchlab.model.keys import PARSED_BY_TORCH
@@ -40,23 +41,6 @@ def library_twice(words: Words) -> Mapping[str, object]:
     )
 
 
-_SCHEMA_WORDS: Final[Mapping[str, str]] = {
-    r"\b(?:torch\.)?tensor\b|\btorch\.Tensor\b": "Tensor",
-    r"(?<!\.)\b(?:long|int64(?:_t)?)\b": "int",
-    r"(?<!\.)\b(?:double|float32)\b": "float",
-    r"(?<!\.)\bstring\b": "str",
-    r"(?<!\.)\bboolean\b": "bool",
-    r"\b[Ll]ist\[(\w+)\]": r"\1[]",
-    r"\bOptional\[(\w+)\]": r"\1?",
-    r"=true\b": "=True",
-    r"=false\b": "=False",
-    r"-> (?:void|None)\b": "-> ()",
-    r"Tensor\?(\(\w+!?\))": r"Tensor\1?",
-    r"([(, ])(\w+): ([\w\[\]?]+)": r"\1\3 \2",
-}
-"""What C++ or Python writes in place of a word of schemas."""
-
-
 @looks_for("WHY209")
 def bad_schema(words: Words) -> Mapping[str, object]:
     """Find the schema text that the parser of PyTorch refuses, and a better one."""
@@ -74,7 +58,8 @@ def bad_schema(words: Words) -> Mapping[str, object]:
 
 def _better(schema: str) -> str:
     """Return a schema with the usual words instead of wrong words."""
-    for wrong, right in _SCHEMA_WORDS.items():
+    words = (files(__package__ or "") / "schema_words.toml").read_text(encoding="utf-8")
+    for wrong, right in tomllib.loads(words).items():
         schema = re.sub(wrong, right, schema)
     return schema if "->" in schema or not schema.endswith(")") else f"{schema} -> Tensor"
 
