@@ -484,9 +484,18 @@ def test_mode():
 """
 
 
-@pytest.mark.parametrize(("line", "cause"), [("", "WHY919"), ("with Log(): torch.ones(2) + 1", "WHY811")])
-def test_pytest_explains_no_test_by_the_mode_of_another(line: str, cause: str, tmp_path: Path) -> None:
-    (tmp_path / "test_modes.py").write_text(f"{MODE}def test_names():\n    {line}\n    assert 'area' in ['box']\n")
+@pytest.mark.parametrize(
+    ("line", "seen", "cause"),
+    [
+        ("", "'box'", "WHY919"),
+        ("with Log(): torch.ones(2) + 1", "'box'", "WHY919"),
+        ("with Log() as log: torch.ones(2) + 1", "log", "WHY811"),
+    ],
+)
+def test_pytest_explains_a_test_by_the_mode_that_it_asserts_about(
+    line: str, seen: str, cause: str, tmp_path: Path
+) -> None:
+    (tmp_path / "test_modes.py").write_text(f"{MODE}def test_names():\n    {line}\n    assert 'area' in [{seen}]\n")
     options = ("-p", "no:cacheprovider", *PLUGIN_OPTIONS, "--why", "--tb=line", "test_modes.py")
     assert f"dispatchlab why: {cause}" in run(tmp_path, "-m", "pytest", *options).stdout
 
