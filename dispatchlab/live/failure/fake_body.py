@@ -25,7 +25,7 @@ class Call:
     kwargs: dict[str, Any]
 
     def real(self, seed: int, grow: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return its arguments with real tensors of the same or larger shapes."""
+        """Return its arguments with real tensors of the same or larger shapes, in the same order of strides."""
         import torch
         from torch.utils._pytree import tree_map_only
 
@@ -35,9 +35,11 @@ class Call:
             shape = [_hint(size) + (grow if _hint(size) > 1 else 0) for size in tensor.shape]
             if torch.Size(shape).numel() > _LARGEST:
                 raise ValueError
-            if not tensor.dtype.is_floating_point:
-                return torch.full(shape, seed, dtype=tensor.dtype)
-            return torch.randn(shape).to(tensor.dtype) if seed == 0 else torch.ones(shape, dtype=tensor.dtype)
+            order = sorted(range(len(shape)), key=lambda dim: -_hint(tensor.stride(dim)))
+            back, sizes = [order.index(dim) for dim in range(len(shape))], [shape[dim] for dim in order]
+            if seed == 0 and tensor.dtype.is_floating_point:
+                return torch.randn(sizes).to(tensor.dtype).permute(back)
+            return torch.full(sizes, seed, dtype=tensor.dtype).permute(back)
 
         args, kwargs = tree_map_only(torch.Tensor, made, (self.args, self.kwargs))
         return tree_map_only(torch.SymInt, _hint, args), tree_map_only(torch.SymInt, _hint, kwargs)

@@ -46,7 +46,7 @@ def _around(owner: Any, name: str, around: Callable[..., object], watch: Program
     _WRAPPED.wrap(owner, name, functools.partial(around, watch))
 
 
-def after(owner: Any, name: str, then: Callable[..., None]) -> None:
+def after(owner: Any, name: str, then: Callable[..., object]) -> None:
     """Call a second function after a function, with its result and arguments, and ignore its exceptions."""
 
     def around(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -143,7 +143,9 @@ def watch_torch(watch: ProgramWatch) -> None:
         after(owner, "register_autograd", functools.partial(_note_formula, watch))
     _around(type(torch().ops), "load_library", _load_library, watch)
     after(torch().overrides.TorchFunctionMode, "__enter__", functools.partial(_note_mode, watch, "TorchFunctionMode"))
-    after(modes.TorchDispatchMode, "__enter__", functools.partial(_note_mode, watch, "TorchDispatchMode"))
+    entered, stack = functools.partial(_note_mode, watch, "TorchDispatchMode"), modes._get_current_dispatch_mode_stack
+    after(modes.TorchDispatchMode, "__enter__", entered)
+    after(torch().inference_mode, "__enter__", lambda *_: [entered(None, mode) for mode in stack()])
     after(torch(), "compile", lambda result, *_, **__: watch.note("compiled", "torch.compile"))
     logging.getLogger("torch.export").addFilter(functools.partial(_note_log, watch))
 
@@ -240,7 +242,8 @@ def _note_custom_op(watch: ProgramWatch, result: None, op: Any, *_: Any, **__: A
 
 def _note_mode(watch: ProgramWatch, base: str, result: Any, mode: Any) -> None:
     if not type(mode).__module__.startswith("torch"):
-        watch.note("entered mode", type(mode).__name__, base)
+        state = " in inference mode" if torch().is_inference_mode_enabled() else ""
+        watch.note("entered mode", type(mode).__name__, base + state)
 
 
 def _load_library(watch: ProgramWatch, load: Callable[..., Any], ops: Any, path: Any) -> Any:
@@ -371,13 +374,7 @@ def note_result(watch: ProgramWatch, operator: str, result: Any) -> None:
 def _keeping(watch: ProgramWatch, operator: str, key: str, fn: Any, options: dict[str, Any]) -> Any:
     """Return a kernel that keeps copies of the arguments of its first calls; other objects unchanged."""
     ours = getattr(getattr(fn, "__code__", None), "co_filename", "")
-    if (
-        not ours
-        or not watch.is_users(ours)
-        or options.get("with_keyset")
-        or key == "Meta"
-        or key.startswith("Autograd")
-    ):
+    if not ours or not watch.is_users(ours) or options.get("with_keyset") or key.startswith(("Meta", "Autograd")):
         return fn
 
     @functools.wraps(fn)
@@ -404,10 +401,11 @@ def watched_call(watch: ProgramWatch, operator: str, fn: Any, args: tuple[Any, .
 def _note_writes(watch: ProgramWatch, operator: str, before: Any, after: Any) -> None:
     schema = schema_of(operator)
     names = [argument.name for argument in schema.arguments]
-    declared = {argument.name for argument in schema.arguments if argument.is_write}
-    pairs = [*zip(names, before[0], after[0], strict=False)]
-    pairs += [(name, before[1][name], value) for name, value in after[1].items()]
-    written = [name for name, old, new in pairs if name not in declared and not _same(old, new)]
+    old, new = ({**dict(zip(names, args, strict=False)), **kwargs} for args, kwargs in (before, after))
+    declared = {argument.name: new.get(argument.name) for argument in schema.arguments if argument.is_write}
+    changed = (name for name in new if name not in declared and not _same(old[name], new[name]))
+    overlaps = torch()._C._overlaps  # such a tensor is written because it shares memory with a declared argument
+    written = [name for name in changed if not any(overlaps(new[name], other) for other in declared.values())]
     if written:
         watch.note("wrote undeclared", operator, ", ".join(written))
 
