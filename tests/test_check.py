@@ -168,9 +168,9 @@ def test_the_worst_comes_first_and_twenty_are_shown() -> None:
     assert [group.code for group in report.groups[:3]] == ["order", "drift", "DL002"]
     text = check_view(report).text()
     assert text.startswith("shop: 1 error, 1 warning, 25 information\n")
-    assert text.count("DL002") == 18
-    assert "... and 7 more: see --all" in text
-    assert check_view(report, complete=True).text().count("DL002") == 25
+    assert text.count("DL002 shadowed-kernel") == 18
+    assert text.endswith("\n  ... and 7 more: see --all\n  what DL002 means: dispatchlab rule DL002\n")
+    assert check_view(report, complete=True).text().count("DL002 shadowed-kernel") == 25
 
 
 def test_two_changes_since_a_record_are_one_group_only_where_they_are_alike() -> None:
