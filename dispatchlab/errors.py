@@ -237,6 +237,7 @@ _USUALLY_MEANT = {
     "dense": "strided",
     "coo": "sparse",
     "null": "none",
+    **dict.fromkeys(("torch-2.0", "torch-2.1", "torch-2.2", "torch-2.3"), "torch-2.4"),
 }
 """Words of everyday talk, with the name that PyTorch has for the same."""
 

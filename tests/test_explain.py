@@ -343,7 +343,7 @@ def test_after_a_kernel_that_nobody_knows_the_next_hop_is_not_known(key: str) ->
     assert found.hops[-1].kernel is not None
     assert found.hops[-1].kernel.source == key
     assert not found.known
-    assert found.end.startswith("what comes next is not known: this kernel is none of PyTorch's own")
+    assert found.end.startswith("what comes next is not known: dispatchlab has no rule for what this kernel calls")
     assert "CPU is next only if it redispatches below " in found.end or key == "Functionalize"
 
 

@@ -81,7 +81,8 @@ def dump(
       dispatchlab dump my::op --from my_package
     """
     source, imports = named_subject(source, [operator] if operator else ())
-    is_plain = not (imports or listed or after or any(options[name] for name in _NOT_PLAIN))
+    changed = any(options[name] for name in ("semantics", "keys", "everything", "allow_import"))
+    is_plain = not (imports or listed or after or changed)
     if is_plain and operator is not None and options["engine"] == "lab" and chosen_format(format) == "text":
         from dispatchlab.questions.dump.recorded_text import bundled_text  # which needs no engine, and so is quick
 
@@ -92,8 +93,4 @@ def dump(
     from dispatchlab.questions.dump.show_operators import DumpOptions, listing, operators
 
     asked = DumpOptions(operator, source, imports, **options)
-    view = listing(asked, report=note) if listed else operators(asked, after=after, report=note)
-    show_view(format, view)
-
-
-_NOT_PLAIN = ("semantics", "keys", "everything", "allow_import")
+    show_view(format, listing(asked, report=note) if listed else operators(asked, after=after, report=note))

@@ -228,3 +228,15 @@ def test_a_package_that_no_order_can_import_is_an_error(
     done = dispatchlab(tmp_path, "check", "--orders", "left", "right")
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
+
+
+def test_a_fake_beside_a_composite_kernel_is_advised_to_go(tmp_path: Path) -> None:
+    """PyTorch refuses the fake after the composite kernel, so no import before it helps."""
+    fake = "import torch, home\ntorch.library.register_fake('home::door')(lambda x: x)\n"
+    for name, text in (("home", HOME), ("left", fake), ("right", KERNEL.format(key="CompositeImplicitAutograd"))):
+        (tmp_path / f"{name}.py").write_text(text)
+    code, found = compared(tmp_path, "left", "right")
+    fixes = {one["what"]: one["fix"] for one in found["differences"]}
+    advice = "drop the fake or Meta kernel, or register the composite kernel as CompositeExplicitAutograd"
+    refused = ("import of left", "module left", "registrations of home::door")
+    assert (code, [fixes.get(what) for what in refused]) == (1, [advice] * 3), fixes

@@ -282,7 +282,7 @@ def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema
     if not (hop.keys & DispatchKeySet.full_after(key)).bits & FUNCTIONALITY_BITS:
         return _End(f"nothing is left below {key}, so its kernel does the work")
     return _End(
-        "what comes next is not known: this kernel is none of PyTorch's own, and nothing shows what it calls; "
+        "what comes next is not known: dispatchlab has no rule for what this kernel calls; "
         f"{below.highest()} is next only if it redispatches below {key}",
         known=False,
     )

@@ -290,6 +290,11 @@ def _difference(what: str, one: OrderRun, other: OrderRun) -> Difference:
         cause, fix = f"{what}: {sides[0][0]} {names[0]}, and {sides[1][0]} {names[1]}", _NEEDS
     else:
         cause, fix = _registered(what, names, sides)
+    of_meta = "Meta kernel" in cause or " at fake by " in cause  # then the import of any module may be the reason
+    imports = "import of " if of_meta else what.replace("module ", "import of ")
+    refusal = "because it has a CompositeImplicitAutograd kernel"
+    texts = [text for run in (one, other) for name, text in run.found.items() if name.startswith(imports)]
+    fix = _NO_META if any(refusal in text for text in texts) else fix
     diff = "".join(f"{line}\n" for line in lines)
     return Difference(what, cause, fix, one.order, other.order, diff, tuple(dict.fromkeys(sites)))
 
@@ -297,6 +302,7 @@ def _difference(what: str, one: OrderRun, other: OrderRun) -> Difference:
 _ONE_ORDER = "keep one of the two, or import one of these modules from the other, so that one order is left"
 _READ_LATE = "look it up when you need it, not while the module is imported, or first import what it depends on"
 _NEEDS = "import in a module what it needs, so that it can be imported first"
+_NO_META = "drop the fake or Meta kernel, or register the composite kernel as CompositeExplicitAutograd"
 _ALWAYS = "register it in every order, without checking what was imported before"
 
 

@@ -219,11 +219,9 @@ def sides_of(found: Counterexample, registrations: Sequence[str]) -> b.Sides:
     if one == other:
         return b.Sides((_side("order:", other, registrations),))
     parted = next((at for at, (left, right) in enumerate(zip_longest(one, other)) if left != right), 0)
-    left, right = _side("one order (-):", one, registrations, "bad"), _side(_OTHER, other, registrations, "good")
+    left = _side("one order (-):", one, registrations, "bad")
+    right = _side("the other order (+):", other, registrations, "good")
     return b.Sides((left, right), parted)
-
-
-_OTHER = "the other order (+):"
 
 
 def _side(title: str, sequence: StepSequence, registrations: Sequence[str], mood: b.Mood = "") -> b.Side:
