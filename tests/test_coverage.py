@@ -46,7 +46,8 @@ def test_every_operator_is_covered_in_one_way() -> None:
 
 
 def test_a_generated_kernel_of_a_structured_operator_needs_the_out_overload() -> None:
-    structured, without = [], []
+    structured: list[str] = []
+    without: list[str] = []
     for operator in RECORDED:
         filled = Filled(Way.COMPOSITE, K.CompositeExplicitAutogradNonFunctional)
         if operator.active_at(K.CompositeExplicitAutogradNonFunctional) is not None:

@@ -38,7 +38,7 @@ def failing_part(frames: Sequence[Position]) -> str:
         texts[file] = "".join(linecache.getlines(file))
         try:
             texts[file] = _Part(texts[file], [frame for frame in frames if frame.file == file]).text()
-        except SyntaxError:
+        except (SyntaxError, ValueError, RecursionError):  # the whole file, then
             continue
     return "\n" + "".join(texts.values())
 
