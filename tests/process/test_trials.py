@@ -660,6 +660,24 @@ graded.register_autograd(lambda ctx, grad: grad * 2)
 """
 
 
+def test_a_fake_of_another_size_is_found_though_it_is_right_on_empty_tensors(tried: Try) -> None:
+    source = """
+import torch
+lib = torch.library.Library("own", "DEF")
+kernels = {"halve": lambda x: x[::2].clone(), "twice": lambda x: torch.cat([x, x]), "same": lambda x: x.clone()}
+for name, kernel in kernels.items():
+    lib.define(f"{name}(Tensor x) -> Tensor")
+    lib.impl(name, kernel, "CPU")
+    torch.library.register_fake(f"own::{name}", lambda x: torch.empty_like(x), lib=lib)
+"""
+    found = runs(tried(source))
+    assert {name: found[f"own::{name}", "fake"].status for name in ("halve", "twice", "same")} == {
+        "halve": "failed",
+        "twice": "failed",
+        "same": "passed",
+    }
+
+
 def test_an_undeclared_write_is_one_finding_whatever_else_fails_for_it(tried: Try) -> None:
     answer = tried(WRITES)
     assert {(each.operator, each.code) for each in findings(answer)} == {

@@ -185,6 +185,7 @@ def _along(
 
 def vmap(subject: Subject) -> None:
     """Compare a call on a batch under vmap with calls on each example."""
+    subject.decided()
     _is_plain(subject)
 
     def check(given: Inputs, inputs: Inputs) -> None:

@@ -176,5 +176,5 @@ def drift_findings(found: RecordCheck) -> Iterator[Finding]:
             owners,
             Level.WARNING,
             alike,
-            f"if this is right, record it again: {again}",
+            f"if this is right, record it again: {again}; then, if a test holds the record: EXPECTTEST_ACCEPT=1 pytest",
         )
