@@ -94,7 +94,7 @@ def test_operators_are_chosen_by_tags() -> None:
     both = run(*of, "--tag", "core", "--tag", "pointwise", "--operator", "aten::a*", "--list", "missing").output
     assert both.splitlines()[-2:] == [
         "    aten::atan2.out   missing",
-        "    aten::atanh      missing: calls aten::atanh.out",
+        "    aten::atanh       missing: calls aten::atanh.out",
     ]
     assert "no operator here has the tag cores; did you mean core?" in run(*of, "--tag", "cores").output
 

@@ -544,3 +544,12 @@ def test_a_terminal_shows_a_page_with_headings_and_wrapped_lines(monkeypatch: py
     assert max(map(len, lines)) <= 70
     assert "Why it matters" in [line.strip() for line in lines]
     assert "```" not in result.stdout
+
+
+def test_an_autograd_kernel_is_alone_where_the_out_overload_has_no_kernel(tmp_path: Path) -> None:
+    file = tmp_path / "gelu.yaml"
+    kernel = "  - impl: aten::gelu\n    dispatch: AutogradPrivateUse1\n    debug: mine/autograd.py:3\n"
+    file.write_text(f"claim: One kernel.\nregistry: torch-2.13\nregistrations:\n{kernel}", encoding="utf-8")
+    output = " ".join(run("check", str(file), "--only", "lint", "--quiet").output.split())
+    assert "but aten::gelu.out, which its composite kernel calls, has no kernel for PrivateUse1: a redispatch" in output
+    assert 'lib.impl("gelu.out", fn, "PrivateUse1")' in output

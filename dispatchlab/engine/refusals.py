@@ -58,7 +58,7 @@ def alias_kind_conflict(operator: OperatorName, stored: Stored, new: Definition)
     return RegistrationError(
         ErrorKind.ALIAS_KIND_CONFLICT,
         f"{operator} is defined already with alias kind {old_kind}{_by(stored.debug)} and this def says {new_kind}"
-        f"{_by(new.debug)}; only an explicit kind followed by a def without one is merged",
+        f"{_by(new.debug)}; a second def is accepted only if the first sets an alias kind and the second sets none",
         {
             "operator": str(operator),
             "alias_kind": new_kind,

@@ -85,6 +85,5 @@ def _row(one: Covered) -> b.Row:
     at = f" at {filled.source}" if filled.way is Way.COMPOSITE else ""
     through = ", falls through" if filled.fallthrough else ""
     says = "" if filled.stale is None else owner(filled.stale.says) if filled.stale.says else "nothing"
-    stale = f", a stale slot: the table says {says}" if says else ""
-    stale += f": calls {one.needs}" if one.needs else ""
+    stale = f", a stale slot: the table says {says}" if says else f": calls {one.needs}" * bool(one.needs)
     return (b.Cell(one.operator, "name"), f"{filled.way}{at}{through}{stale}", b.Cell(b.source(one.debug), "code"))

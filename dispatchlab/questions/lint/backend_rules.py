@@ -164,16 +164,12 @@ def _autograd_alone(subject: Subject, operators: Iterable[RecordedOperator]) -> 
             out = called_out(subject.recorded, operator, subject.slot(operator, backend)) or operator
             if out.is_dangling or subject.slot(out, backend).way is not Way.MISSING:
                 continue
-            missing = (
-                f"no kernel for {backend}"
-                if out is operator
-                else f"{out.name}, which its composite kernel calls, has none for {backend}"
-            )
+            missing = f"{out.name}, which its composite kernel calls, has " if out is not operator else ""
             yield Found(
                 str(operator.name),
                 kernel.key,
-                f"it has a {kernel.key} kernel from {owner(kernel.debug)}, but {missing}: a redispatch "
-                f"of that kernel raises, and so does each call under torch.inference_mode",
+                f"it has a {kernel.key} kernel from {owner(kernel.debug)}, but {missing}no kernel "
+                f"for {backend}: a redispatch of that kernel raises, and so does each call under torch.inference_mode",
                 (kernel.debug,),
                 cause=str(kernel.key),
                 fix=_register(out, backend, kernel.debug),

@@ -121,12 +121,12 @@ _STALE: Final = re.compile(
     re.MULTILINE,
 )
 _FALL_THROUGH: Final = "PyTorch's autograd fallback"
-_NO_TRACE: Final = "a refusal should leave no trace"
+_NO_TRACE: Final = "a refusal should leave the state as it was"
 _OWN_SCHEMA: Final = (
     r"the kernel \(.*?\) at (\w+) does not fit the schema .* The def says [^(]+(\(.*), the kernel's type gives (.*)$"
 )
 _WAYS_OUT: Final = {
-    "arguments and a dispatcher looks at": "pass some of its arguments as lists",
+    "arguments and a dispatcher looks at": "pack some of its arguments into one list (Tensor[])",
     "does not fit": "let its kernel take the arguments of its schema",
 }
 """What helps against a refusal, by a part of its text."""
@@ -172,7 +172,8 @@ class _Stale(NamedTuple):
             text = f"{who} {verb}{'s' * (count == 1 and not verb.startswith('should'))} {entry}"
             if entry == _FALL_THROUGH:
                 backend = keys[0].removeprefix("Autograd")
-                text += f", which goes on to {self.kernels.get(backend, 'the kernel')} at {backend}"
+                where = backend if len(keys) == 1 else "the backend of each slot"
+                text += f", which goes on to {self.kernels.get(backend, 'the kernel')} at {where}"
             texts.append(text)
         return ", and ".join(texts)
 
@@ -232,8 +233,8 @@ class _Pair:
                 text += f" when {self._short(last)} is registered after {self._names(before)}"
             elif before:
                 text = f"{self._names(kernels)} do not refresh {stale.names}"
-            when = "" if self.scenario.modules else "in every order, "
-            text += f": {when}{stale.entries('still hold')}, but {stale.entries('should hold', wanted=True)}"
+            text = text if self.scenario.modules else f"every order breaks an invariant: {text}"
+            text += f": {stale.entries('still hold')}, but {stale.entries('should hold', wanted=True)}"
             return _cause(text, kernels, self._differences())
         functions = {_function(self.registrations[index]): index for index in parts}
         if functions.keys() == {"custom_op", "register_kernel"}:
@@ -278,11 +279,11 @@ class _Pair:
         )
         text, impl = f"{silent} does not refresh {stale.names}", self.registrations[last]
         if isinstance(impl, Impl) and not slots_of_key(impl.key or DispatchKey.Undefined):
-            text = f"{impl.key} has no slot, so no call runs {self._short(last)}; but as a kernel of a backend, "
-            text += f"{self._short(last)} keeps {self._short(first)} out of {stale.names}, and does not refresh them"
+            text = f"{impl.key} has no slot, so no call runs {self._short(last)}; but it counts as a kernel of each "
+            text += f"backend: {self._short(first)} should leave {stale.names}, but {self._short(last)} refreshes none"
         after, before = stale.entries("still hold"), stale.entries("hold", wanted=True)
         text += f". If {self._short(last)} is registered after {kept}, {after}; if before, {before}"
-        text += ". torch._C._dispatch_dump_table shows the second result for both orders"
+        text += f". In both orders, torch._C._dispatch_dump_table shows the slots as if {self._short(last)} came first"
         return _cause(text, kernels, self._differences())
 
     # -- what a release or a refusal leaves
@@ -430,7 +431,7 @@ class _Pair:
                     make = "makes" if len(others) == 1 else "make"
                     why = f"{self._shorts(others)} {make} a difference, too"
                     text += f" (dropping only {self._short(index)} is not enough: {why})"
-            yield text
+            yield text + " and adapt `order`" * bool(self.scenario.order)
 
     def _keep(self, members: Sequence[int], fixes: Fixes) -> Iterator[str]:
         if fixes.order is None:
