@@ -15,6 +15,7 @@ from typing import NamedTuple
 from dispatchlab.model.failure import Position
 
 _OPERATOR = re.compile(r"(?:\w+(?:::|\.))?(\w+)(?:\.\w+)?(?:\(|$)")
+_SETS = re.compile("::(set_|_?register|rename_)")
 _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINES = _FUNCTIONS | ast.ClassDef
 
@@ -128,7 +129,7 @@ class _Part:
                     takes = takes or bool(unit.reads & self.defined.keys() and unit.reads & changing)
                     derived |= unit.writes if unit.reads & (changing | derived) else set()
                 elif not unit.registers:
-                    takes = bool(unit.reads & (changing | derived)) or any("::set_" in name for name in unit.reads)
+                    takes = bool(unit.reads & (changing | derived)) or any(map(_SETS.match, unit.reads))
                 if takes:
                     chosen.append(unit)
                     needed |= unit.reads | unit.writes
