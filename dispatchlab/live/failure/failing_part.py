@@ -184,18 +184,17 @@ def _values(names: set[str]) -> set[str]:
 
 def _names(node: ast.AST) -> set[str]:
     """Return the names in a statement, and what may name an operator: `::area` for `boxes.area` and "boxes::area"."""
-    names: set[str] = set()
-    own: set[str] = set()
-    for part in ast.walk(node):
-        match part:
-            case ast.Name():
-                names.add(part.id)
-            case ast.arg():
-                own.add(part.arg)
-            case ast.comprehension():
-                own.update(name.id for name in ast.walk(part.target) if isinstance(name, ast.Name))
-            case ast.Attribute():
-                names.add(f"::{part.attr}")
-            case ast.Constant(value=str(text)) if (operator := _OPERATOR.match(text)) is not None:
-                names.add(f"::{operator[1]}")
-    return names - own
+    names = set[str]().union(*map(_names, ast.iter_child_nodes(node)))
+    match node:
+        case ast.Name():
+            names.add(node.id)
+        case ast.Attribute():
+            names.add(f"::{node.attr}")
+        case ast.Constant(value=str(text)) if (operator := _OPERATOR.match(text)) is not None:
+            names.add(f"::{operator[1]}")
+        case ast.Lambda() | ast.FunctionDef() | ast.AsyncFunctionDef():
+            names -= {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            targets = [each.target for each in node.generators]
+            names -= {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+    return names
