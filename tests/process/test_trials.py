@@ -444,7 +444,7 @@ def wrong(x: torch.Tensor) -> torch.Tensor:
 """
 
 
-def test_a_trial_on_generated_inputs_ends_after_two_seconds_of_processor_time(tried: Try) -> None:
+def test_a_trial_on_generated_inputs_ends_after_five_seconds_of_processor_time(tried: Try) -> None:
     found = tried(ENDLESS)
     (slow,) = [run for run, _ in found if run.operator == "own::slow" and run.status == "open"]
     assert (slow.trial, slow.why) == ("call", "there is no answer in time")

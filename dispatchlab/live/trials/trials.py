@@ -53,7 +53,7 @@ An exception that it does not catch ends in `what():`, and is no such signal.
 """
 
 _LIMIT_S: Final = 10.0
-_PROCESSOR_S: Final = 2.0  # on generated inputs, on which an operator may never end
+_PROCESSOR_S: Final = 5.0  # on generated inputs, on which an operator may never end
 _RUN_AGAIN: Final = 10
 """How many failures of one kind are run again in forks of their own."""
 
