@@ -18,9 +18,10 @@ def undeclared_write(words: Words) -> Mapping[str, object] | None:
         return None
     facts, names = words.failure.registry.operator(noted.subject), noted.detail.split(", ")
     marked = facts.schema.partition("::")[2] if facts else "f(Tensor x) -> ()"
-    for letter, name in zip("abcdefgh", names, strict=False):
+    declared = re.findall(r"!\)\S* (\w+)", facts.schema) if facts else []
+    for letter, name in zip([each for each in "abcdefgh" if f"({each}!" not in marked], names, strict=False):
         marked = re.sub(rf"\bTensor(\[\]|\?)? {name}\b", rf"Tensor({letter}!)\1 {name}", marked)
-    quoted = "".join(f'"{name}", ' for name in names).rstrip()
+    quoted = "".join(f'"{name}", ' for name in (*declared, *names)).rstrip()
     lists = [name for name in names if facts and re.search(rf"\[\]\S* {name}\b", facts.schema)]
     copied = "; ".join(
         f"{name} = {f'[t.clone() for t in {name}]' if name in lists else f'{name}.clone()'}" for name in names
