@@ -9,17 +9,21 @@ import pytest
 pytest.importorskip("torch")
 
 from dispatchlab.questions.why.cause import causes
+from dispatchlab.questions.why.run import Outcome, why_program
 from tests.live.test_why_pages import part
-from tests.why_programs import why
 
 STALE = next(cause for cause in causes() if cause.code == "WHY721")
 
 
-def test_code_that_was_compiled_for_another_schema_is_found(tmp_path: Path) -> None:
-    _, answer = why(tmp_path, {"program.py": part(STALE, "Fails")[1]}, "program.py")
-    assert answer is not None
-    assert answer.code == "WHY721", answer.cause
-
-
-def test_the_program_without_caches_ends_well(tmp_path: Path) -> None:
-    assert why(tmp_path, {"program.py": part(STALE, "Works")[1]}, "program.py") == (0, None)
+@pytest.mark.parametrize(("heading", "code"), [("Fails", "WHY721"), ("Works", None)])
+def test_code_that_was_compiled_for_another_schema_is_found(
+    heading: str, code: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "program.py").write_text(part(STALE, heading)[1], encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    outcome = why_program(["program.py"], quiet=True)
+    if code is None:
+        assert outcome == Outcome(0)
+    else:
+        assert outcome.answer is not None
+        assert outcome.answer.code == code, outcome.answer.cause
