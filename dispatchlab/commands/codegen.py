@@ -50,26 +50,18 @@ def codegen(
       dispatchlab codegen native_functions.yaml --cpp --only add.Tensor
     """
     if registrations:
-        _show_registrations(file, only, format)
+        from dispatchlab.questions.native_functions.blocks import registrations_view
+        from dispatchlab.questions.native_functions.registrations import registration_report
+
+        show_view(format, registrations_view(registration_report(file, only=only)))
         return
     path = None if folder is None else Path(folder)
     made = _declarations(file, only) if cpp else _generated(file, path, only)
     if path is None:
-        _print(made[0])
+        for name, text in made[0].items():
+            out(f"{'//' if name.endswith(('.h', '.cpp')) else '#'} ---- {name}\n{text}")
     else:
         _write(path, *made, only)
-
-
-def _print(files: Mapping[str, str]) -> None:
-    for name, text in files.items():
-        out(f"{'//' if name.endswith(('.h', '.cpp')) else '#'} ---- {name}\n{text}")
-
-
-def _show_registrations(file: str, only: tuple[str, ...], format: Format | None) -> None:
-    from dispatchlab.questions.native_functions.blocks import registrations_view
-    from dispatchlab.questions.native_functions.registrations import registration_report
-
-    show_view(format, registrations_view(registration_report(file, only=only)))
 
 
 _Made: TypeAlias = tuple[Mapping[str, str], str, str]

@@ -678,6 +678,30 @@ for name, kernel in kernels.items():
     }
 
 
+def test_a_fake_that_is_right_for_small_or_square_tensors_alone_is_found(tried: Try) -> None:
+    source = """
+import torch
+lib = torch.library.Library("own", "DEF")
+def make(name, arguments, kernel, fake):
+    lib.define(f"{name}({arguments}) -> Tensor")
+    lib.impl(name, kernel, "CPU")
+    torch.library.register_fake(f"own::{name}", fake, lib=lib)
+for rows in range(2, 5):
+    make(f"first{rows}", "Tensor x", lambda x: x * 2, lambda x, rows=rows: torch.empty_like(x[:rows]))
+make("product", "Tensor x, Tensor y", lambda x, y: x @ y, lambda x, y: x.new_empty(x.shape))
+columns = lambda x: x.new_empty(len(x), 4)
+make("boxes", "Tensor x", lambda x: x.contiguous() * 2, columns)  # it may be meant for four columns alone
+make("scaled", "Tensor x, Tensor y", lambda x, y: x * y.sum(), lambda x, y: torch.empty_like(y))  # for one shape
+"""
+    found = runs(tried(source))
+    failed = {
+        one.operator.removeprefix("own::") for one in found.values() if (one.trial, one.status) == ("fake", "failed")
+    }
+    assert failed == {"first2", "first3", "first4", "product"}
+    assert found["own::first4", "fake"].inputs == "(float32[9, 12])"
+    assert found["own::product", "fake"].inputs == "(float32[4, 4], float32[4, 8])"
+
+
 def test_an_undeclared_write_is_one_finding_whatever_else_fails_for_it(tried: Try) -> None:
     answer = tried(WRITES)
     assert {(each.operator, each.code) for each in findings(answer)} == {

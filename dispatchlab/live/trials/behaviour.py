@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from torch._subclasses.schema_check_mode import SchemaCheckMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_leaves
 
-from dispatchlab.live.trials.inputs import Inputs, NothingTriedError, emptied, flipped, gapped, tensors_of, transposed
+from dispatchlab.live.trials.inputs import Inputs, NothingTriedError, emptied, gapped, tensors_of, transposed, varied
 from dispatchlab.live.trials.subject import NotNeededError, Subject, WrongResultError, difference
 
 
@@ -131,16 +131,38 @@ def fake(subject: Subject) -> None:
         _compare_metadata(subject, subject.call(other), result)
 
     subject.over(check, transposed, emptied, counts=_is_meant)
-    first = subject.inputs[0]
-    for inputs in (first, *filter(subject.takes, flipped(first))) if subject.most > 1 else ():
-        subject.now = inputs
-        try:
-            check(inputs, inputs.copy())
-        except Exception as error:
-            if inputs is first:  # which the fake is not meant for
-                return
-            if isinstance(error, WrongResultError):
-                raise
+    for inputs in subject.inputs:
+        failures: list[tuple[Exception, Inputs]] = []
+        right = 0
+        for other in (inputs, *filter(subject.takes, _variants(subject, inputs))):
+            try:
+                check(other, other.copy())
+                right += 1
+            except WrongResultError as error:
+                failures.append((error, other))
+            except Exception:  # the fake is not meant for it
+                continue
+        if failures and right > (not subject.given):  # an operator may be meant for one size alone
+            failure, subject.now = failures[0]
+            raise failure
+
+
+def _variants(subject: Subject, inputs: Inputs) -> Iterator[Inputs]:
+    """Return inputs with the other value of each bool; if they are generated, also inputs of other sizes."""
+    if not subject.given:
+        yield inputs.map(lambda tensor: tensor[tuple(slice(max(2, size - 1)) for size in tensor.shape)].contiguous())
+        yield inputs.map(lambda tensor: tensor.repeat([3] * tensor.dim()))
+        if subject.events("impl") or subject.events("custom_op"):  # a kernel in C++ may read out of its tensors
+            alone = [*varied(inputs, _doubled)]
+            taken = [*filter(subject.takes, alone)]
+            yield from taken if len(taken) < len(alone) else ()  # a kernel that takes all may look at no size
+    if subject.most > 1:
+        yield from varied(inputs, lambda value: [not value] if isinstance(value, bool) else [])
+
+
+def _doubled(value: object) -> list[Any]:
+    """Return a tensor twice as large in one dimension, for each dimension."""
+    return [torch.cat([value] * 2, at) for at in range(value.dim())] if isinstance(value, torch.Tensor) else []
 
 
 def _is_meant(error: Exception, inputs: Inputs) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import runpy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -106,12 +106,12 @@ def transposed(inputs: Inputs) -> Inputs | None:
     )
 
 
-def flipped(inputs: Inputs) -> Iterator[Inputs]:
-    """Return the same arguments with one bool changed, for each bool."""
+def varied(inputs: Inputs, variants: Callable[[Any], Iterable[Any]]) -> Iterator[Inputs]:
+    """Return the same arguments with one value changed, for each variant of each value."""
     leaves, spec = tree_flatten((inputs.positional, inputs.named))
     for at, leaf in enumerate(leaves):
-        if isinstance(leaf, bool):
-            yield Inputs(*tree_unflatten([*leaves[:at], not leaf, *leaves[at + 1 :]], spec))
+        for other in variants(leaf):
+            yield Inputs(*tree_unflatten([*leaves[:at], other, *leaves[at + 1 :]], spec))
 
 
 def gapped(inputs: Inputs) -> Inputs:

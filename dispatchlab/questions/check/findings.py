@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from textwrap import shorten
 
 from dispatchlab.model.registration import describe, shown_text
 from dispatchlab.questions.check.report import Question
@@ -89,14 +90,6 @@ def import_findings(imports: ImportComparison) -> Iterator[Finding]:
         yield Finding(_ORDER.code, operator, None, one.cause, owners, Level.ERROR, fix=one.fix)
 
 
-_LONG = 160
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONG else f"{line[:_LONG]}..."
-
-
 # -- upgrade
 
 
@@ -165,7 +158,7 @@ def drift_findings(found: RecordCheck) -> Iterator[Finding]:
     again = f"dispatchlab record {' '.join(found.packages)} -o {found.file}"
     for change in found.changes:
         owners = (change.debug,) if change.debug else ()
-        values = " -> ".join(_short(value) for value in (change.before, change.after) if value)
+        values = " -> ".join(shorten(value, 163, placeholder="...") for value in (change.before, change.after) if value)
         alike = f"{found.file} {change.kind} {change.registration}: {values}".replace(change.operator or " ", "")
         message = f"{change.registration} {change.kind} since {found.file} was recorded{values and f': {values}'}"
         yield Finding(

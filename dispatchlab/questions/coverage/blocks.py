@@ -34,7 +34,9 @@ def coverage_view(report: CoverageReport, *, torch: str = "") -> View[CoverageRe
         report: the coverage.
         torch: the PyTorch version of the source locations; empty if unknown.
     """
-    return View(report, document=_document, indent=1, torch=torch)
+    title = f"{report.coverage.key} in {report.coverage.registry}"
+    document = b.Document("coverage", title, tuple(_blocks(report)))
+    return View(report, document=lambda _: document, indent=1, torch=torch)
 
 
 @as_json.register
@@ -47,11 +49,6 @@ def _(value: CoverageReport) -> dict[str, object]:
         stale=found.stale,
         sources=dict(found.sources(Way.COMPOSITE)),
     )
-
-
-def _document(report: CoverageReport) -> b.Document:
-    found = report.coverage
-    return b.Document("coverage", f"{found.key} in {found.registry}", tuple(_blocks(report)))
 
 
 def _blocks(report: CoverageReport) -> Iterator[b.Block]:

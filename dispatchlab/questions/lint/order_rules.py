@@ -110,14 +110,10 @@ def _order(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[
         for reason in reasons:
             if reason.cause is Cause.STALE and name in by_name:
                 yield _stale(by_name[name], reason, packages, now.pop(name, ""))
-    yield from (_left_stale(by_name[name], text) for name, text in now.items() if text)
-
-
-def _left_stale(operator: RecordedOperator, now: str) -> Found:
-    """Return an operator with slots that a released kernel left stale; no order of the other kernels explains them."""
-    debugs = tuple(kernel.debug for kernel in operator.kernels)
-    fix = "register its kernels before the first call, and release none"
-    return Found(str(operator.name), None, now, debugs, Level.WARNING, cause="released", fix=fix)
+    for name, text in now.items():  # slots that a released kernel left stale
+        debugs = tuple(kernel.debug for kernel in by_name[name].kernels)
+        fix = "register its kernels before the first call, and release none"
+        yield from [Found(name, None, text, debugs, Level.WARNING, cause="released", fix=fix)] * bool(text)
 
 
 def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages, now: str) -> Found:
