@@ -146,6 +146,14 @@ def test_a_dangling_kernel_is_reported_with_the_operator_of_the_nearest_namespac
     )
 
 
+def test_a_dangling_overload_is_reported_with_the_nearest_overload(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    names = [f"  - def: own::add.{overload}(Tensor x) -> Tensor\n" for overload in ("Scalar", "Tensor")]
+    path.write_text(f"claim: x\nregistrations:\n{''.join(names)}  - impl: own::add.Tensr\n    dispatch: CPU\n")
+    (finding,) = lint(path, select=("DL001",)).findings
+    assert finding.fix == 'lib.impl("own::add.Tensor", fn, "CPU")'
+
+
 def test_rules_are_selected_by_code_or_name() -> None:
     assert [rule.code for rule in selected(("DL002,dl004", "dangling-impl"))] == ["DL001", "DL002", "DL004"]
     assert [rule.code for rule in selected((), ("DL006", "order-matters"))] == [

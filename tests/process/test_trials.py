@@ -17,7 +17,7 @@ pytest.importorskip("torch")
 
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.check.trials import Run, TrialRequest, TrialsFailedError, trial_process, trials_answer
-from dispatchlab.questions.lint.rule import Finding, Level
+from dispatchlab.questions.lint.rule import Finding, Level, grouped
 
 Try = Callable[..., list[Run]]
 
@@ -167,6 +167,7 @@ kept = torch.library.Library("own", "DEF")
 kept.define("kernel_gone(Tensor x) -> Tensor")
 def install():
     torch.library.Library("own", "IMPL").impl("kernel_gone", lambda x: x * 2, "CPU")
+    torch.library.Library("own", "IMPL").impl("without_def", lambda x: x * 2, "CPU")
     torch.library.Library("own", "FRAGMENT").define("def_gone(Tensor x) -> Tensor")
 install()
 with torch.library._scoped_library("own", "FRAGMENT") as scoped:
@@ -186,7 +187,28 @@ def same(x: torch.Tensor) -> torch.Tensor:
 
 def test_what_was_collected_or_replaced_is_found(tried: Try) -> None:
     answer = tried(GONE, AGAIN)
-    assert said(answer) == {("own::kernel_gone", "WHY102"), ("own::def_gone", "WHY102"), ("own::same", "WHY233")}
+    assert said(answer) == {
+        ("own::kernel_gone", "WHY102"),
+        ("own::without_def", "WHY102"),
+        ("own::def_gone", "WHY102"),
+        ("own::same", "WHY233"),
+    }
+
+
+def test_a_function_that_recurses_is_one_finding_for_all_operators_that_call_it(tried: Try) -> None:
+    source = """
+import torch
+def helper(x): return helper(x) + 1
+for name in ("first", "second"):
+    def kernel(x: torch.Tensor) -> torch.Tensor: return helper(x)
+    torch.library.custom_op(f"own::{name}", kernel, mutates_args=())
+"""
+    (group,) = grouped(findings(tried(source)))
+    assert [(one.code, one.operator) for one in group.findings] == [("WHY919", "own::first"), ("WHY919", "own::second")]
+    assert group.first.owners == ("registered at module0.py:3",)
+    assert group.first.fix == (
+        "call the function that does the work in this line, not the function that contains the line"
+    )
 
 
 TWO_KERNELS = """
@@ -213,7 +235,7 @@ def test_a_kernel_that_another_module_replaced_is_named_where_backward_and_fake_
     for code in ("WHY532", "WHY403"):
         (found,) = [each for each in findings(answer) if each.code == code]
         assert "kernel at module1.py:3 (which replaced the one at module0.py:8)" in found.message
-        assert found.fix.startswith("keep one of the two kernels")
+        assert f"keep one of the two kernels, the one {'that the fake' if code == 'WHY403' else 'whose'}" in found.fix
     (kernel,) = [each for each in findings(answer) if each.code == "WHY822"]
     assert kernel.message == (
         "own::twice got a kernel for CPU at module0.py:8 and another at module1.py:3: the later one wins"
@@ -374,7 +396,11 @@ lib.impl("loss", lambda x: x * 2 + x.detach(), "Autograd")
 
 
 def test_a_wrong_gradient_names_the_function_that_makes_it(tried: Try) -> None:
-    of = {each.operator: each.message for each in findings(tried(RECORDED)) if each.code == "WHY532"}
+    found = [each for each in findings(tried(RECORDED)) if each.code == "WHY532"]
+    of = {each.operator: each.message for each in found}
+    (fix,) = [each.fix for each in found if each.operator == "other::two"]
+    backward = "in backward at module0.py:9 (which replaced the one at module0.py:4), return grad_x"
+    assert fix == f"{backward}: the derivative of the kernel at module0.py:6"
     assert "backward of other::two at module0.py:9 (which replaced the one at module0.py:4) is not" in of["other::two"]
     hides = "the AutogradCPU kernel of other::hidden at module0.py:14 runs in place of its backward at module0.py:4"
     assert of["other::hidden"].startswith(hides)

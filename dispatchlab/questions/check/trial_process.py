@@ -219,15 +219,16 @@ def _registration_runs(watch: ProgramWatch) -> Iterator[TrialRun]:
             namespace, _, base = packet.partition("::")
             text = f"'_OpNamespace' '{namespace}' object has no attribute '{base}'"
             yield run(raised=(Raised("builtins.AttributeError", text),))
-        elif event.kind == "impl" and facts is not None and facts.schema:
-            if facts.custom_op and made.setdefault(f"{name} {key}", event).at != event.at:
+        elif event.kind == "impl" and (facts is None or facts.schema or not facts.kernels):
+            kernels = facts.kernels if facts else {}
+            if facts and facts.custom_op and made.setdefault(f"{name} {key}", event).at != event.at:
                 raised = Raised("builtins.AssertionError", f"{name} has two kernels for {key}")
                 yield run(trial="overrides", raised=(raised,))
-            gone = key not in facts.kernels and f"{name.replace('::', '/')}/{key}" not in watch.destroyed
+            gone = key not in kernels and f"{name.replace('::', '/')}/{key}" not in watch.destroyed
             backward = f"{packet}_backward"
-            formula = facts_of(backward) if "Autograd" in facts.kernels else None
-            hides = key in _BACKENDS and "CompositeImplicitAutograd" in facts.kernels and formula is not None
-            covered = f"Autograd{key}" in facts.kernels or (formula is not None and key in formula.kernels)
+            formula = facts_of(backward) if "Autograd" in kernels else None
+            hides = key in _BACKENDS and "CompositeImplicitAutograd" in kernels and formula is not None
+            covered = f"Autograd{key}" in kernels or (formula is not None and key in formula.kernels)
             if gone or (hides and not covered):
                 text = f"Could not run '{name if gone else backward}' with arguments from the '{key}' backend."
                 yield run(raised=(Raised("builtins.NotImplementedError", text),))

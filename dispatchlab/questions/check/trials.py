@@ -211,15 +211,15 @@ def finding_of(run: TrialRun, answer: Answer) -> Finding:
     """Return the finding of a failed trial."""
     level = Level.ERROR if run.trial in _ERRORS else Level.WARNING
     message = _from_package(answer.cause.removeprefix("no known cause of the dispatcher: "))
+    at = answer.at or _registered_at(run)
+    same = message if run.trial == "import" else at if "RecursionError" in run.error else run.operator
     return Finding(
         answer.code or "trials",
         run.operator,
         None,
         f"{message}; found by the trial {run.trial} with {run.inputs}" if run.inputs else message,
-        tuple(
-            f"registered at {_from_package(str(at))}" for at in (answer.at or _registered_at(run),) if at is not None
-        ),
+        () if at is None else (f"registered at {_from_package(str(at))}",),
         Level.INFORMATION if answer.code in _LACKING else level,
-        f"{answer.code} {message if run.trial == 'import' else run.operator}",
+        f"{answer.code} {same}",
         _from_package("; ".join(trial.fix.text for trial in answer.fixes[:2])),
     )

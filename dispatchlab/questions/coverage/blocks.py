@@ -35,8 +35,7 @@ def coverage_view(report: CoverageReport, *, torch: str = "") -> View[CoverageRe
         torch: the PyTorch version of the source locations; empty if unknown.
     """
     title = f"{report.coverage.key} in {report.coverage.registry}"
-    document = b.Document("coverage", title, tuple(_blocks(report)))
-    return View(report, document=lambda _: document, indent=1, torch=torch)
+    return View(report, document=lambda _: b.Document("coverage", title, tuple(_blocks(report))), indent=1, torch=torch)
 
 
 @as_json.register

@@ -54,7 +54,7 @@ def near_misses(operator: RecordedOperator, names: Sequence[str]) -> tuple[str, 
     """Return the defined operators that a dangling name probably means, best first."""
     name = operator.name
     same_name = [one for one in names if one.partition("::")[2].partition(".")[0] == name.name]
-    by_namespace = {one.partition("::")[0]: one for one in reversed(same_name)}
+    by_namespace = {space: one for one in reversed(same_name) if (space := one.partition("::")[0]) != name.namespace}
     close = [by_namespace[space] for space in nearest(name.namespace, by_namespace, count=_NEAR)]
     close += [one for space, one in by_namespace.items() if _related(space, name.namespace)]
     inside = {one.partition("::")[2]: one for one in names if one.startswith(f"{name.namespace}::")}
