@@ -10,6 +10,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from dispatchlab.live.failure.operator_facts import privateuse1_name
+from dispatchlab.live.failure.torch_watch import note_result
 from dispatchlab.live.trials.inputs import Inputs, NothingTriedError, generated, tensors_of
 from dispatchlab.live.trials.subject import NotNeededError, Subject, Trial, WrongResultError, difference
 from dispatchlab.model.dump_format import parse_table
@@ -87,6 +88,9 @@ def call_on_device(subject: Subject, device: str) -> None:
             failed.append((error, plain))
             continue
         passed = True
+        note_result(subject.watch, subject.name, (moved.positional, moved.named), found)
+        if subject.events("other device"):
+            raise WrongResultError(f"{subject.name} returns a tensor on another device than its input")
         found = tree_map_only(torch.Tensor, lambda tensor: tensor.cpu(), found)
         usual = {tensor.dtype for tensor in tensors_of(inputs.values)} in _USUAL
         fixed = usual and "empty" not in subject.name and expected and not difference(expected[0], expected[1])

@@ -29,6 +29,7 @@ EventKind: TypeAlias = Literal[
     "unfit function",
     "wrong result",
     "integer result",
+    "other device",
     "collected",
     "entered mode",
     "compiled",

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from dispatchlab.errors import first_of as first_of
 from dispatchlab.model.keys import BACKENDS, PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS, DispatchKey
 
 _LONGEST_IN_FULL = 10**15
-_CHUNK = 10**4000  # below the limit of digits that Python converts in one go
 
 
 def digits(number: int) -> str:
-    """Return all digits of a number that is not negative; Python itself refuses more than 4,300 of them."""
-    chunks: list[str] = []
-    while number >= _CHUNK:
-        number, low = divmod(number, _CHUNK)
-        chunks.append(str(low).zfill(4000))
-    return "".join((str(number), *reversed(chunks)))
+    """Return all digits of a number that is not negative; `str` refuses more than 4,300 of them."""
+    from decimal import Decimal  # costs start-up
+
+    return f"{Decimal(number):f}"
 
 
 def readable(number: int) -> str:
@@ -69,23 +66,16 @@ def key_names(keys: Sequence[str]) -> list[str]:
     Args:
         keys: names of runtime keys, in the order of a table.
     """
-    return list(_phrases(keys))
-
-
-def _phrases(keys: Sequence[str]) -> Iterator[str]:
     named = frozenset(keys)
-    done: set[str] = set()
-    for key in keys:
-        name = _FAMILY_OF.get(key)
-        if name is None:
-            yield key
-        elif name not in done:
-            missing = [backend for other, backend in _FAMILIES[name].items() if other not in named]
-            if 2 * len(missing) >= len(_FAMILIES[name]):
-                yield key
-                continue
-            done.add(name)
-            yield f"{name} (not {', '.join(missing)})" if missing else name
+
+    def phrase(key: str) -> str:
+        family = _FAMILIES.get(_FAMILY_OF.get(key, ""), {})
+        missing = [backend for other, backend in family.items() if other not in named]
+        if 2 * len(missing) >= len(family):
+            return key
+        return f"{_FAMILY_OF[key]} (not {', '.join(missing)})" if missing else _FAMILY_OF[key]
+
+    return list(dict.fromkeys(map(phrase, keys)))
 
 
 def escaped(text: str, *, property: bool = False) -> str:

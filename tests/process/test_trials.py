@@ -570,6 +570,12 @@ def test_the_kernels_of_a_backend_run_on_its_device(tried: Try) -> None:
     )
     broken = findings(tried(BACKEND.replace("ADD", 'raise RuntimeError("broken")')))
     assert {finding.operator for finding in broken} == {"aten::add.Tensor", "aten::sub.Tensor"}
+    on_cpu = findings(tried(BACKEND.replace("ADD", "return torch.from_numpy(a.data_np + alpha * b.data_np)")))
+    (finding,) = [finding for finding in on_cpu if finding.operator == "aten::add.Tensor"]
+    assert finding.code == "WHY212"
+    assert finding.message.startswith(
+        "the kernel of aten::add.Tensor at module0.py:24 returned a tensor on cpu, but its input is on npu; found by"
+    )
 
 
 def test_a_kernel_for_an_operator_of_others_is_tried_where_a_call_reaches_it(tried: Try) -> None:

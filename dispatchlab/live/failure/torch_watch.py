@@ -353,22 +353,32 @@ def _shown(signature: inspect.Signature) -> list[str]:
     ]
 
 
-def note_result(watch: ProgramWatch, operator: str, result: Any) -> None:
-    """Note a result that does not fit the schema."""
-    returns = schema_of(operator).returns
-    kinds = [str(value.type) for value in returns]
+def note_result(watch: ProgramWatch, operator: str, arguments: object, result: object) -> None:
+    """Note a result that does not fit the schema, or is not on the device of the arguments."""
+    schema = schema_of(operator)
+    kinds = [str(value.type) for value in schema.returns]
     if not kinds:
         fits = result is None
     elif len(kinds) > 1:
         fits = isinstance(result, tuple | list) and len(result) == len(kinds)
     else:
         fits = kinds != ["Tensor"] or isinstance(result, torch().Tensor)
-    tensors = [leaf for leaf in torch().utils._pytree.tree_leaves(result) if isinstance(leaf, torch().Tensor)]
+    inputs, tensors = map(_tensors_of, (arguments, result))
     if tensors and not any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
         watch.note("integer result", operator, str(tensors[0].dtype))
     if not fits:
         given = f"{len(result)} values" if isinstance(result, tuple | list) else type(result).__name__
         watch.note("wrong result", operator, f"{given}\n{', '.join(kinds) or 'nothing'}")
+    devices = {tensor.device.type for tensor in inputs}
+    # A number beside other results, such as the state of a generator, may stay on the CPU.
+    made = [tensor.device.type for tensor in tensors if tensor.dim() or len(tensors) == 1]
+    other = [device for device in made if device not in devices]
+    if len(devices) == 1 and other and not any(argument.name == "device" for argument in schema.arguments):
+        watch.note("other device", operator, f"{other[0]}\n{devices.pop()}")
+
+
+def _tensors_of(values: object) -> list[Any]:
+    return [leaf for leaf in torch().utils._pytree.tree_leaves(values) if isinstance(leaf, torch().Tensor)]
 
 
 def _keeping(watch: ProgramWatch, operator: str, key: str, fn: Any, options: dict[str, Any]) -> Any:
@@ -389,7 +399,7 @@ def watched_call(watch: ProgramWatch, operator: str, fn: Any, args: tuple[Any, .
     before = keep_call(watch, operator, args, kwargs)
     result = fn(*args, **kwargs)
     with suppress(Exception):
-        note_result(watch, operator, result)
+        note_result(watch, operator, (args, kwargs), result)
     if before is not None:
         with suppress(Exception):
             _note_writes(watch, operator, before, (args, kwargs))
@@ -457,7 +467,7 @@ def _state_of_call(args: tuple[Any, ...]) -> str:
         states.append("inference mode")
     dtypes = dict.fromkeys(str(a.dtype) for a in args if isinstance(a, torch().Tensor) and a.is_floating_point())
     mixed = f"; {' and '.join(dtypes)}" if states and len(dtypes) > 1 else ""
-    if any(isinstance(leaf, torch().Tensor) and leaf.requires_grad for leaf in torch().utils._pytree.tree_leaves(args)):
+    if any(tensor.requires_grad for tensor in _tensors_of(args)):
         states.append("gradients")
     return ", ".join(states) + mixed
 
