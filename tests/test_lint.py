@@ -561,3 +561,18 @@ def test_an_autograd_kernel_is_alone_where_the_out_overload_has_no_kernel(tmp_pa
     output = " ".join(run("check", str(file), "--only", "lint", "--quiet").output.split())
     assert "but aten::gelu.out, which its composite kernel calls, has no kernel for PrivateUse1: a redispatch" in output
     assert 'lib.impl("gelu.out", fn, "PrivateUse1")' in output
+
+
+def test_a_kernel_at_the_key_of_the_cpu_is_found_where_pytorch_has_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "backend.yaml"
+    kernels = [
+        impl("aten::_copy_from", "PrivateUse1", "registered at /home/me/project/csrc/npu.cpp:54"),
+        impl("aten::neg", "PrivateUse1", "my_backend/kernels.py:3"),
+        impl("aten::mm", "CPU", "my_backend/kernels.py:5"),
+    ]
+    head = "claim: A backend.\nregistry: torch-2.13-cpu\nregistrations:\n"
+    file.write_text(head + "".join(kernels), encoding="utf-8")
+    (finding,) = lint(file, select=("DL002", "DL022")).findings
+    assert (finding.code, finding.operator) == ("DL022", "aten::mm")
+    assert "registers a CPU kernel, but the package is for PrivateUse1 (my_backend/kernels.py:3)" in finding.message
+    assert finding.fix == 'lib = torch.library.Library("aten", "IMPL"); lib.impl("mm", fn, "PrivateUse1")'

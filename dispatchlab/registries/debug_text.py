@@ -142,8 +142,7 @@ class Packages:
 
     def is_torch(self, operator: RecordedOperator, key: DispatchKey | None, debug: str) -> bool:
         """Return whether a registration is PyTorch's own."""
-        named = _path_in(debug) is not None and not debug.startswith(_AT)  # as scenarios may write it
-        return self.ownership.is_own(str(operator.name), key, f"{_AT}{debug}" if named else debug)
+        return self.ownership.is_own(str(operator.name), key, debug)
 
     def are_one(self, operator: RecordedOperator, kernels: Iterable[tuple[DispatchKey | None, str]]) -> bool:
         """Return whether one package made all these registrations, by their paths.

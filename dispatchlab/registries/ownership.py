@@ -47,7 +47,7 @@ _RESERVED = frozenset(
 _RELATIVE = ("../aten/src/", "../torch/csrc/")
 """How debug texts of PyTorch 2.4 and 2.5 name files of C++."""
 
-_LINE = re.compile(r"(?:^registered at | via )(.+?):\d+(?= via |$)")
+_LINE = re.compile(r"(?:^(?:registered at )?| via )(.+?):\d+(?= via |$)")
 _FIRST_USE = "torch-2.13-first-use.txt"
 
 
@@ -76,9 +76,7 @@ class Ownership:
         path = self._path(debug)
         if path is None or path.startswith(_API):
             return _is_listed(operator, key, self.torch)
-        if path.startswith(_PACKAGES) and path.endswith(".py"):
-            return True
-        if path.startswith(_RELATIVE):
+        if path.startswith(_RELATIVE) or (path.startswith(_PACKAGES) and path.endswith(".py")):
             return True
         return path.startswith(self.build) and path.removeprefix(self.build).startswith(_SOURCES)
 

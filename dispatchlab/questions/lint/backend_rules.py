@@ -4,7 +4,7 @@ DL022 and DL024 for kernels of another device, DL023 for writes and aliases hidd
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.slot_set import BACKENDS_OF_AUTOGRAD, keys_of
@@ -12,7 +12,7 @@ from dispatchlab.questions.lint.kernel_rules import COMPOSITE, parsed_schema
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.registries.backend_coverage import Way, called_out
 from dispatchlab.registries.builds import backend_named, is_in_tree
-from dispatchlab.registries.debug_text import Packages, owner, sites_in
+from dispatchlab.registries.debug_text import Packages, file_in, owner, sites_in
 from dispatchlab.registries.model import RecordedKernel, RecordedOperator
 from dispatchlab.registries.overlay import Overlay
 
@@ -27,15 +27,15 @@ _FACTORIES = "aten::empty.memory_format", "aten::empty_strided"
 # kernels for operators of its own extends a device that another package brings, which need not be imported here.
 
 
-def brought(subject: Subject, packages: Packages) -> dict[DispatchKey, str]:
-    """Return the debug text of one registration for each backend. See Note [Backends that a package brings]."""
+def brought(subject: Subject, packages: Packages) -> dict[DispatchKey, list[str]]:
+    """Return the debug text of one registration in each file, by backend. See Note [Backends that a package brings]."""
     recorded = subject.recorded
-    found: dict[DispatchKey, str] = {}
+    found: dict[DispatchKey, dict[str, str]] = {}
     for operator in recorded.over if isinstance(recorded, Overlay) else recorded:
         for kernel in operator.kernels:
-            if kernel.key in _BROUGHT and kernel.key not in found and _is_foreign(operator, kernel, packages):
-                found[kernel.key] = kernel.debug
-    return found
+            if kernel.key in _BROUGHT and _is_foreign(operator, kernel, packages):
+                found.setdefault(kernel.key, {}).setdefault(file_in(kernel.debug), kernel.debug)
+    return {key: [*debugs.values()] for key, debugs in found.items()}
 
 
 def _is_foreign(operator: RecordedOperator, kernel: RecordedKernel, packages: Packages) -> bool:
@@ -51,9 +51,9 @@ def _lacks(subject: Subject, name: str, key: DispatchKey) -> bool:
     return operator is not None and subject.slot(operator, key).way in (Way.FALLBACK, Way.MISSING)
 
 
-def _with_tensors(subject: Subject, packages: Packages) -> dict[DispatchKey, str]:
+def _with_tensors(subject: Subject, packages: Packages) -> dict[DispatchKey, list[str]]:
     """Return the new backends that have tensors; other backends are incomplete or misspelt."""
-    return {key: debug for key, debug in brought(subject, packages).items() if not _lacks(subject, _FACTORIES[0], key)}
+    return {key: them for key, them in brought(subject, packages).items() if not _lacks(subject, _FACTORIES[0], key)}
 
 
 def _register(operator: RecordedOperator, key: DispatchKey, debug: str) -> str:
@@ -65,26 +65,24 @@ def _register(operator: RecordedOperator, key: DispatchKey, debug: str) -> str:
 
 
 def beside(
-    operator: RecordedOperator, kernel: RecordedKernel, packages: Packages, devices: Mapping[DispatchKey, str]
+    operator: RecordedOperator, kernel: RecordedKernel, packages: Packages, devices: dict[DispatchKey, list[str]]
 ) -> list[tuple[DispatchKey, str]]:
     """Return the first device that the package of a kernel brings, with the debug text of one registration."""
-    both = ((key, debug, [(kernel.key, kernel.debug), (key, debug)]) for key, debug in devices.items())
-    return [(key, debug) for key, debug, places in both if packages.are_one(operator, places)][:1]
+    pairs = ((key, debug) for key, debugs in devices.items() for debug in debugs)
+    return [pair for pair in pairs if packages.are_one(operator, [(kernel.key, kernel.debug), pair])][:1]
 
 
 @rule("DL018")
 def _no_factory(subject: Subject, _: Iterable[RecordedOperator]) -> Iterator[Found]:
     packages = Packages(subject.recorded)
     devices = _with_tensors(subject, packages)
-    for key, debug in brought(subject, packages).items():
+    for key, (debug, *_more) in brought(subject, packages).items():
         for name in _FACTORIES:
             operator = subject.recorded.operator(name)
             if operator is None or not _lacks(subject, name, key):
                 continue
-            if any(
-                other is not key and packages.are_one(operator, [(key, debug), (other, devices[other])])
-                for other in devices
-            ):
+            others = [(other, each) for other, debugs in devices.items() if other is not key for each in debugs]
+            if any(packages.are_one(operator, [(key, debug), other]) for other in others):
                 continue  # the key of another device: DL024
             yield Found(
                 name,
@@ -179,7 +177,7 @@ def _autograd_alone(subject: Subject, operators: Iterable[RecordedOperator]) -> 
 @rule("DL022")
 def _for_another_device(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     packages = Packages(subject.recorded)
-    backends: dict[DispatchKey, str] | None = None
+    backends: dict[DispatchKey, list[str]] | None = None
     for operator in operators:
         kernel = operator.active_at(DispatchKey.CPU)
         if kernel is None or not _is_foreign(operator, kernel, packages):

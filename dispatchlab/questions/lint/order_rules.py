@@ -32,14 +32,14 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
             if is_custom_op and key is DispatchKey.Autograd and kernels[1].debug == operator.debug:
                 continue  # an Autograd kernel in place of the one that custom_op registers
             debugs = tuple(kernel.debug for kernel in kernels)
-            by_torch = all(packages.is_torch(operator, key, debug) for debug in debugs)
-            if by_torch or is_of_custom_op(operator, key, kernels):
+            by_torch = [packages.is_torch(operator, key, debug) for debug in debugs]
+            if all(by_torch) or is_of_custom_op(operator, key, kernels):
                 continue
             winner, *losers = kernels
             files = list(dict.fromkeys(map(file_in, debugs)))
             them = " and of ".join(owner(kernel.debug) for kernel in losers)
             fixed = packages.are_one(operator, [(key, debug) for debug in debugs])
-            of_torch = all(packages.is_torch(operator, key, debug) for debug in debugs[1:])
+            of_torch = all(by_torch[1:])
             if of_torch and key is DispatchKey.CPU and beside(operator, winner, packages, brought(subject, packages)):
                 continue  # DL022 says where the kernel belongs
             which = (
