@@ -155,15 +155,15 @@ KINDS = {
     ),
     "stale": (
         impls("CompositeImplicitAutograd fn_math", "CompositeExplicitAutograd fn_any"),
-        "order-dependent: CompositeExplicitAutograd (fn_any) does not refresh 34 slots of test::foo. If *",
+        "order-dependent: fn_any (CompositeExplicitAutograd) does not refresh 34 slots of test::foo. If *",
     ),
     "stale_other": (
         impls("CompositeImplicitAutograd fn_math", "QuantizedCPU fn_q"),
-        "order-dependent: QuantizedCPU (fn_q) does not refresh the AutogradOther slot of test::foo. If *",
+        "order-dependent: fn_q (QuantizedCPU) does not refresh the AutogradOther slot of test::foo. If *",
     ),
     "alias": (
         f"claim: c\nsemantics: pr35061\nregistrations:\n{DEF.format(debug='def_plain')}    alias: default\n{PURE}",
-        "order-dependent: def test::foo (def_pure) is refused after def test::foo (def_plain), and accepted before *",
+        "order-dependent: def test::foo (def_pure) is accepted before def test::foo (def_plain), and refused after *",
     ),
     "release_of_a_fallback": (
         f"{HEAD}registrations:\n{FALLBACK.format(key='AutogradPrivateUse1', debug='mine')}{DEF.format(debug='d')}",
@@ -171,7 +171,7 @@ KINDS = {
     ),
     "residue": (
         f"{HEAD}registrations:\n{BAD_DEF}",
-        "order-dependent: def test::foo (bad) is refused (its kernel at CompositeImplicitAutograd takes (Tensor _0) *",
+        "order-dependent: def test::foo (bad) is refused: its kernel at CompositeImplicitAutograd takes (Tensor _0) *",
     ),
     "two_defs": (
         f"{HEAD}registrations:\n{DEF.format(debug='def_a')}{DEF.format(debug='def_b')}",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.registration import Block, shown_text
+from dispatchlab.model.registration import Block, describe, shown_text
 from dispatchlab.prover.chains import Module
 from dispatchlab.prover.result import Expectation, Flaw, Verdict
 from dispatchlab.questions.order.blocks import report_view
@@ -106,32 +106,92 @@ def check_changes(scenario: Scenario, *, is_written: bool) -> int:
     return len(report.reason.changes)
 
 
-def pasted(scenario: Scenario, fix: str) -> str:
-    """The text of a scenario, with the fields that a fix prints in place of its own."""
-    fields = dict(re.findall(r"`(\w+): (.*?)`", fix))
+def edited_texts(scenario: Scenario, fix: str) -> Iterator[str]:
+    """Yield the text of a scenario after each edit that a fix prints, and nothing else."""
+    body, _, last = fix.partition("; then write ")
+    for words in re.split(r", or (?=drop |register |always |import |never |release )", body):
+        fields = dict(re.findall(r"`(\w+): (.*?)`(?=$|[;,) ])", f"{words} {last}"))
+        what, _, rest = re.sub(r" \((in the scenario: |dropping ).*", "", words).partition(" ")
+        named = [
+            {at for at in range(len(scenario.registrations)) if is_named(scenario, at, name)}
+            for name in re.split(r", | and | or ", rest.removeprefix("or rename ").removeprefix("all but one of "))
+        ]
+        if what == "drop":
+            assert all(len(numbers) == 1 for numbers in named), (fix, named)
+            numbers = [number for found in named for number in found]
+            dropped = [[number] for number in numbers]
+            if "all but one of " in words:
+                dropped = [[one for one in numbers if one != number] for number in numbers]
+            elif "dropping fewer is not enough" in words:
+                assert ", or " not in rest
+                dropped = [numbers]
+        else:
+            assert fields, fix
+            dropped = [[]]
+        for numbers in dropped:
+            yield written(scenario, numbers, fields)
+
+
+def is_named(scenario: Scenario, at: int, name: str) -> bool:
+    debugs = [owner(shown_text(one)) for one in scenario.registrations]
+    names = [re.sub("^define ", "def ", describe(one)) for one in scenario.registrations]
+    is_one = debugs.count(debugs[at]) == 1
+    return name == debugs[at] if is_one and name in debugs else name in (names[at], f"registration {at}")
+
+
+def written(scenario: Scenario, dropped: Sequence[int], fields: dict[str, str]) -> str:
+    """The text of a scenario without some registrations, with these fields in place of its own."""
+    kept = tuple(one for at, one in enumerate(scenario.registrations) if at not in dropped)
     order = () if "order" in fields else scenario.order
     modules = () if "modules" in fields else scenario.modules
-    text = scenario_text(replace(scenario, snapshots=False, order=order, modules=modules))
+    own = replace(scenario, registrations=kept, order=order, modules=modules)
+    own = replace(own, snapshots=scenario.snapshots and "snapshots" not in fields)
+    text = scenario_text(own)
+    text = re.sub("^expect: .*\n", "", text, flags=re.MULTILINE) if "expect" in fields else text
     head, _, rest = text.partition("registrations:")
     return "".join((head, *(f"{name}: {value}\n" for name, value in fields.items()), "registrations:", rest))
 
 
-def check_pasted(scenario: Scenario) -> int:
-    """Paste the fields that a fix prints into the scenario, and return their number."""
-    reason = run_scenario(scenario, RunOptions()).report.reason
-    if reason is None or "in the scenario: " not in reason.fix:
+def check_printed(scenario: Scenario) -> int:
+    """Make each edit that a fix prints, and return their number; afterwards the verdict is as expected."""
+    report = run_scenario(scenario, RunOptions()).report
+    if report.reason is None or report.exploration.verdict is not Verdict.ORDER_DEPENDENT:
         return 0
-    text = pasted(scenario, reason.fix)
-    verdict = run_scenario(parse_scenario(text), RunOptions()).report.exploration.verdict
-    assert verdict in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND), (reason, text)
-    return len(re.findall(r"`\w+: ", reason.fix))
+    fix = re.sub(r", or (pack|let|correct) [^;]*|^(pack|let|correct) .*", "", report.reason.fix)
+    texts = [*edited_texts(scenario, fix)] if fix else []
+    for text in texts:
+        assert run_scenario(parse_scenario(text), RunOptions()).report.as_expected, (report.reason, text)
+    return len(texts)
 
 
-def test_the_fields_that_a_fix_prints_can_be_pasted() -> None:
-    scenarios = [load_scenario(str(path)) for path in SCENARIOS]
-    assert sum(map(check_pasted, scenarios)) > 40
+def test_every_fix_can_be_made_as_it_is_printed_and_the_verdict_is_then_as_expected() -> None:
+    every = (load_scenario(str(path)) for path in SCENARIOS)
+    scenarios = [one for one in every if one.expect is Expectation.ORDER_DEPENDENT]
+    assert sum(map(check_printed, scenarios)) == 89
+    asked = (replace(one, expect=Expectation.ORDER_INDEPENDENT) for one in scenarios)
+    assert sum(map(check_printed, asked)) == 89
     apart = (replace(one, modules=modules_of(one)) for one in scenarios if not one.modules and not one.snapshots)
-    assert sum(map(check_pasted, apart)) > 20
+    assert sum(map(check_printed, apart)) > 40
+
+
+PACKED = (
+    ("ghost_operators_torch", r"def: foo\(.*?\) -> \(\)", "def: foo(Tensor[] xs) -> ()"),
+    ("half_a_def_torch", r"Tensor _0, Tensor _1\) -> Tensor _0", "Tensor _0) -> Tensor _0"),
+)
+
+
+def test_a_def_that_is_corrected_as_the_fix_says_leaves_nothing_behind() -> None:
+    for name, was, now in PACKED:
+        scenario = load_scenario(str(next(path for path in SCENARIOS if path.stem == name)))
+        reason = run_scenario(scenario, RunOptions()).report.reason
+        assert reason is not None
+        words, _, field = reason.fix.partition("; then write ")
+        assert words.endswith(("pack some of its arguments into one list (Tensor[])", "the arguments of its schema"))
+        assert field == "`expect: order-independent`"
+        text, count = re.subn(was, now, scenario_text(scenario), flags=re.DOTALL)
+        assert count == 1
+        text = text.replace("expect: order-dependent", field.strip("`"))
+        assert run_scenario(parse_scenario(text), RunOptions()).report.as_expected, text
 
 
 def modules_of(scenario: Scenario) -> tuple[Module, ...]:
@@ -172,12 +232,15 @@ def test_stale_slots_of_modules_are_those_that_no_later_line_of_a_module_fills()
     text = f"{{claim: A sentence., semantics: torch-2.13, {modules}, registrations: [{', '.join(rows)}]}}"
     reason = run_scenario(parse_scenario(text), RunOptions()).report.reason
     assert reason is not None
-    later = "fn_any is registered after impl test::foo CompositeImplicitAutograd (fn_math)"
+    later = "fn_any is registered after fn_math (CompositeImplicitAutograd)"
     assert reason.cause == (
-        f"impl test::foo CompositeExplicitAutograd (fn_any) does not refresh 16 slots of test::foo when {later}: "
+        f"fn_any (CompositeExplicitAutograd) does not refresh 16 slots of test::foo when {later}: "
         "all 16 still hold fn_math, but all 16 should hold no kernel"
     )
-    assert reason.fix == "drop fn_math or fn_any, or import b before a (in the scenario: `order: [1, 0]`)"
+    assert reason.fix == (
+        "drop fn_math (in the scenario: `modules: {b: [0-1]}`), or drop fn_any (in the scenario: `modules: "
+        "{a: [0], b: [1]}`), or import b before a (in the scenario: `order: [1, 0]`)"
+    )
 
 
 def test_a_fix_says_what_it_does_in_the_words_of_its_changes() -> None:

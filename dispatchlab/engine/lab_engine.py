@@ -230,7 +230,7 @@ def _fallbacks(left: Fallbacks, right: Fallbacks, semantics: Semantics) -> Itera
     for key in keys_of(bits & replaced):
         yield (
             f"{key} has no fallback: a release empties the key, whichever fallback is there, "
-            "and PyTorch's own does not return"
+            "and PyTorch's own fallback does not return"
         )
     for bit in sorted(left.by_slot.keys() & right.by_slot.keys()):
         if left.by_slot[bit] is not right.by_slot[bit]:

@@ -47,7 +47,7 @@ def short_names(registrations: Sequence[Registration]) -> tuple[str, ...]:
 
 def _candidates(registration: Registration, *, several: bool) -> Iterator[str]:
     """Return the names that a registration can have, the shortest first."""
-    short, long = _plain(registration, several=several), _plain(registration, several=True)
+    short, long = plain_name(registration, several=several), plain_name(registration, several=True)
     debug = shown_text(registration).removeprefix("registered at ").rpartition("/")[2].strip()
     yield short
     if debug:
@@ -57,7 +57,8 @@ def _candidates(registration: Registration, *, several: bool) -> Iterator[str]:
         yield f"{long} {debug}"
 
 
-def _plain(registration: Registration, *, several: bool) -> str:
+def plain_name(registration: Registration, *, several: bool) -> str:
+    """Return the name of a registration, with its operator if several operators are shown."""
     match registration:
         case Def():
             return f"def {registration.operator.without_namespace}" if several else "def"

@@ -15,8 +15,9 @@ from rich.text import Text
 
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
-from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration, inner_of
+from dispatchlab.model.registration import Def, Registration, inner_of, shown_text
 from dispatchlab.model.sequence import Step, format_sequence
+from dispatchlab.model.short_names import plain_name
 from dispatchlab.prover.result import Counterexample, Verdict
 from dispatchlab.questions.dump.operator_text import operator_text
 from dispatchlab.questions.dump.table_groups import KernelGroup, group_by_kernel
@@ -70,29 +71,10 @@ def short_source(debug: str) -> str:
 
 
 def registration_label(registration: Registration, *, one_operator: bool) -> str:
-    """Return a registration in few words.
-
-    Args:
-        registration: the registration.
-        one_operator: whether all registrations are of the same operator, so that its name is left out.
-    """
-    match registration:
-        case Def():
-            what = "def" if one_operator else f"def {registration.operator}"
-        case Impl():
-            key = str(registration.key or "(no key)")
-            what = key if one_operator else f"{registration.operator} {key}"
-        case Fallback():
-            what = f"fallback {registration.key or '(no key)'}"
-        case NameOnly():
-            return f"name {registration.operator}"
-        case Claim():
-            what = f"claim {registration.namespace}"
-        case Block():
-            inside = len(registration.registrations)
-            key = f" {registration.key}" if registration.key else ""
-            what = f"library {registration.namespace or '_'} {registration.kind}{key} ({inside})"
-    return f"{what}  {short_source(registration.debug)}" if registration.debug else what
+    """Return a registration in few words, without the name of its operator if all are of one operator."""
+    what = plain_name(registration, several=not one_operator)
+    debug = short_source(shown_text(registration))
+    return f"{what}  {debug}" if debug else what
 
 
 def registration_texts(subject: Subject, moment: Moment, changed: Collection[int] = ()) -> list[Text]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from dispatchlab.model.order_run import PROCESS, SUCCEEDS, Order, OrderRun
 from dispatchlab.model.snapshot import main_key
 from dispatchlab.registries.debug_text import file_in, keys_text, sites_in, stale_order_text
-from dispatchlab.views.formatting import counted
+from dispatchlab.views.formatting import counted, readable
 
 # Note [What is compared]
 # ~~~~~~~~~~~~~~~~~~~~~~~
@@ -99,7 +99,7 @@ class ImportComparison:
             return f"not asked: {'one' if self.registering else 'no'} module registers"
         if not self.orders:
             return f"not asked: Python imports {self.around} before each of its modules, so there is one order"
-        ran = f"{len(self.orders):,} of {self.of:,} import orders"
+        ran = f"{len(self.orders):,} of {readable(self.of)} import orders"
         if not self.differences:
             return f"no difference in {ran}"
         more = f" (and {counted(len(self.differences) - 1, 'more difference')})" * (len(self.differences) > 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ from dispatchlab.prover.chains import ChainsWithin, Module, keeping, normal
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.limits import WalkOptions
 from dispatchlab.prover.protocol import Engine, Forkable
-from dispatchlab.prover.result import Counterexample, Flaw, Verdict
+from dispatchlab.prover.result import Counterexample, Expectation, Flaw, Verdict
 from dispatchlab.prover.run_sequence import on_sandboxes, run
 from dispatchlab.scenario.scenario import Scenario
 
@@ -41,22 +41,24 @@ class Change(NamedTuple):
         dropped: the registrations to leave out.
         order: the registrations to keep in this order.
         releases: whether anything is released; if not, each registration is a module of its own.
+        expect: the verdict to expect after the change; None for the one that the scenario expects, or if unknown.
     """
 
     dropped: tuple[int, ...] = ()
     order: tuple[int, ...] = ()
     releases: bool = True
+    expect: Expectation | None = None
 
 
 def changed(scenario: Scenario, change: Change) -> Scenario:
     """Return the scenario after a change."""
-    every = range(len(scenario.registrations))
-    modules = scenario.modules
+    kept = [index for index in range(len(scenario.registrations)) if index not in change.dropped]
+    order, expect = normal((*scenario.order, change.order)), change.expect or scenario.expect
+    edited = among(replace(scenario, order=order, expect=expect), kept)
+    modules = edited.modules
     if not change.releases and not modules:
-        modules = tuple(Module(f"m{index}", (index,)) for index in every)
-    order = normal((*scenario.order, change.order))
-    kept = [index for index in every if index not in change.dropped]
-    return among(replace(scenario, order=order, modules=modules, snapshots=False), kept)
+        modules = tuple(Module(f"m{index}", (index,)) for index in range(len(kept)))
+    return replace(edited, modules=modules, snapshots=scenario.snapshots and not modules)
 
 
 def among(scenario: Scenario, members: Sequence[int]) -> Scenario:
@@ -77,14 +79,12 @@ class Fixes(NamedTuple):
     Args:
         drops: the smallest changes that leave registrations out.
         order: the order that helps; None for none.
-        left: by a registration that does not help when it is left out, those that differ still.
         is_free: whether the order may also be the reverse.
         is_whole: whether the scenario was tried, and not the registrations of the counterexample alone.
     """
 
     drops: tuple[Change, ...] = ()
     order: Change | None = None
-    left: Mapping[int, tuple[int, ...]] = {}
     is_free: bool = False
     is_whole: bool = True
 
@@ -103,20 +103,12 @@ def find_fixes(engine: Engine, scenario: Scenario, example: Counterexample, memb
         example: the counterexample.
         members: the registrations that meet in it.
     """
-    every, met = [*range(len(scenario.registrations))], example.registrations
-    whole = every if len(every) <= _MOST_TRIED else near(scenario, met)
+    every, met = scenario.registrations, example.registrations
+    names = {name for at in met for name in operators_of(every[at])}
+    near = [at for at, one in enumerate(every) if isinstance(one, Fallback) or not names.isdisjoint(operators_of(one))]
+    whole = [*range(len(every))] if len(every) <= _MOST_TRIED else sorted({*near, *met})
     is_whole = len(whole) <= _MOST_TRIED
     return _Trial(engine, scenario, example, whole if is_whole else met).fixes(members)._replace(is_whole=is_whole)
-
-
-def near(scenario: Scenario, members: Sequence[int]) -> list[int]:
-    """Return the registrations that can meet some of them: those of the same operators, and fallbacks."""
-    names = {name for member in members for name in operators_of(scenario.registrations[member])}
-    return [
-        at
-        for at, one in enumerate(scenario.registrations)
-        if at in members or isinstance(one, Fallback) or not names.isdisjoint(operators_of(one))
-    ]
 
 
 class _Tried(NamedTuple):
@@ -124,13 +116,13 @@ class _Tried(NamedTuple):
 
     Args:
         helps: whether the order does not matter any more, and nothing is refused that was accepted before.
-        is_clean: whether nothing is refused at all.
-        left: the registrations that differ still.
+        is_clean: whether nothing is refused if the defs come first.
+        late: the registrations that are refused unless others come before them.
     """
 
     helps: bool
     is_clean: bool
-    left: tuple[int, ...] = ()
+    late: tuple[int, ...] = ()
 
 
 class _Trial:
@@ -151,16 +143,34 @@ class _Trial:
         kernels = [at for at in self.scope if not is_definition(self.scenario.registrations[at])]
         candidates = [*dict.fromkeys((*members, *kernels))]
         drops = self._drops(candidates) or self._drops(self.scope)
-        left = {at: self.tried[Change((at,))].left for at in members}
         is_clean = any(self._try(change).is_clean for change in drops)
         dropped = {at for change in drops for at in change.dropped}
         others = [at for at in candidates if at not in members]
-        for order in self._orders(members, [at for at in others if at in dropped], others):
-            if self._try(order).helps and (self._try(order).is_clean or not is_clean):
-                back = tuple(keeping(order.order[::-1], self.scenario.order))
-                is_free = back != order.order and self._try(order._replace(order=back)).helps
-                return Fixes(drops, order, left, is_free=is_free)
-        return Fixes(drops, left=left)
+        orders = self._orders(members, [at for at in others if at in dropped], others)
+        helping = (one for one in orders if self._try(one).helps and (self._try(one).is_clean or not is_clean))
+        order = next(helping, None)
+        completed = tuple(map(self._complete, drops))
+        if order is None:
+            return Fixes(completed)
+        if self._try(order).late:
+            order = next((one for one in helping if not self._try(one).late), order)
+        turned = [at for at in order.order if at in candidates]
+        first = [at for at in order.order if at not in turned]
+        back = tuple(keeping((*first, *turned[::-1]), self.scenario.order))
+        is_free = back != order.order and self._try(order._replace(order=back)).helps
+        return Fixes(completed, self._complete(order), is_free=is_free)
+
+    def _complete(self, change: Change) -> Change:
+        """Return a change with the order after which nothing is refused, if there is one, and what to expect."""
+        late = self._try(change).late
+        if late and not change.order:
+            defs = [at for at in self._defs(self.scope) if at not in change.dropped]
+            order = tuple(keeping((*defs, *late), self.scenario.order))
+            ways = (Change(change.dropped, order, releases) for releases in (True, False))
+            change = next((way for way in ways if self._try(way) == _Tried(helps=True, is_clean=True)), change)
+        accepts = self._try(change) == _Tried(helps=True, is_clean=True)
+        expect = Expectation.ORDER_INDEPENDENT if accepts else Expectation.REFUSED
+        return change if self.outside or expect is self.scenario.expect else change._replace(expect=expect)
 
     def _drops(self, candidates: Sequence[int]) -> tuple[Change, ...]:
         """Return the smallest removals of registrations, if possible those after which nothing is refused."""
@@ -200,13 +210,16 @@ class _Trial:
         about = self.engine, edited.registrations, edited.operators, _OPTIONS
         found = explore(*about, order=edited.order, modules=edited.modules)
         if found.verdict not in _GOOD:
-            left = tuple(kept[at] for at in found.counterexample.registrations) if found.counterexample else ()
-            return _Tried(helps=False, is_clean=False, left=left)
-        brings_def = [any(isinstance(inner, Def) for inner in inner_of(one)) for one in edited.registrations]
-        defs_first = sorted(range(len(kept)), key=lambda at: not brings_def[at])
-        ran = outcomes(self.engine, edited, tuple(keeping(defs_first, edited.order)))
+            return _Tried(helps=False, is_clean=False)
+        defs_first = [kept.index(at) for at in (*self._defs(kept), *kept)]
+        ran = outcomes(self.engine, edited, tuple(keeping(dict.fromkeys(defs_first), edited.order)))
         refused = {kept[at] for at, refusal in ran if refusal is not None}
-        return _Tried(helps=refused.isdisjoint(self.accepted), is_clean=not refused)
+        late = tuple(kept[one.members[0]] for one in found.conflicts if one.members[0] not in found.never_accepted)
+        return _Tried(helps=refused.isdisjoint(self.accepted), is_clean=not refused, late=late)
+
+    def _defs(self, members: Sequence[int]) -> list[int]:
+        """Return the registrations that bring a def."""
+        return [at for at in members if any(isinstance(one, Def) for one in inner_of(self.scenario.registrations[at]))]
 
 
 def outcomes(engine: Engine, scenario: Scenario, sequence: StepSequence) -> list[tuple[int, Refusal | None]]:

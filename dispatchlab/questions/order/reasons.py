@@ -27,7 +27,7 @@ from dispatchlab.prover.checker import diff_sections
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Conflict, Counterexample, Expectation, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import on_sandboxes, run
-from dispatchlab.questions.order.fixes import Change, Fixes, changed, find_fixes, is_definition, near, outcomes
+from dispatchlab.questions.order.fixes import Change, Fixes, changed, find_fixes, is_definition, outcomes
 from dispatchlab.registries.debug_text import owner
 from dispatchlab.scenario.load import module_texts, order_text
 from dispatchlab.scenario.scenario import Scenario
@@ -121,7 +121,7 @@ _STALE: Final = re.compile(
     re.MULTILINE,
 )
 _FALL_THROUGH: Final = "PyTorch's autograd fallback"
-_NO_TRACE: Final = "a refusal should leave the state as it was"
+_NO_TRACE: Final = "A refusal should leave the state as it was"
 _OWN_SCHEMA: Final = (
     r"the kernel \(.*?\) at (\w+) does not fit the schema .* The def says [^(]+(\(.*), the kernel's type gives (.*)$"
 )
@@ -161,20 +161,20 @@ class _Stale(NamedTuple):
     def entries(self, verb: str, *, wanted: bool = False) -> str:
         """Return what these slots hold, or what they should hold."""
         keys_of: dict[str, list[str]] = {}
+        kernel = "the kernel of the backend"
         main, count = main_key([*self.slots]), len(self.slots)
         for key in (main, *(key for key in self.slots if key != main)):
-            keys_of.setdefault(_entry_text(self.slots[key][not wanted]), []).append(key)
+            entry = _entry_text(self.slots[key][not wanted])
+            if entry == _FALL_THROUGH:
+                kernel = self.kernels.get(key.removeprefix("Autograd"), kernel)
+                entry += f", which goes on to {kernel}"
+            keys_of.setdefault(entry, []).append(key)
         texts = []
         for at, (entry, keys) in enumerate(keys_of.items(), 1):
             which = ", ".join(keys if len(keys) < 4 else [keys[0], "..."])
             others = f"the other {len(keys)}" if len(keys_of) == at else f"{len(keys)}{' of them' * (at == 1)}"
             who = f"{others} ({which})" if len(keys_of) > 1 else f"all {count}" if count > 1 else "the slot"
-            text = f"{who} {verb}{'s' * (count == 1 and not verb.startswith('should'))} {entry}"
-            if entry == _FALL_THROUGH:
-                backend = keys[0].removeprefix("Autograd")
-                where = backend if len(keys) == 1 else "the backend of each slot"
-                text += f", which goes on to {self.kernels.get(backend, 'the kernel')} at {where}"
-            texts.append(text)
+            texts.append(f"{who} {verb}{'s' * (count == 1 and not verb.startswith('should'))} {entry}")
         return ", and ".join(texts)
 
 
@@ -193,7 +193,8 @@ class _Pair:
 
     def __init__(self, scenario: Scenario, example: Counterexample, engine: Engine | None) -> None:
         self.scenario, self.registrations, self.example = scenario, scenario.registrations, example
-        self.engine, self.said = engine, " ".join(map(shown_text, self.registrations))  # later, the cause
+        self.engine = engine
+        self.said = " ".join(self._names((at,)) for at in range(len(self.registrations)))  # later, the cause
 
     def reason(self) -> Reason:
         example = self.example
@@ -228,20 +229,21 @@ class _Pair:
             if self.example.flaw is Flaw.NON_COMMUTING and len(kernels) == 2:
                 return self._stale_pair(stale, kernels)
             *before, last = dict.fromkeys(at for at in self.example.actual_sequence if at in kernels)
-            text = f"{self._names((last,))} does not refresh {stale.names}"
+            text = f"{self._kernel(last)} does not refresh {stale.names}"
             if before and self.scenario.modules:
-                text += f" when {self._short(last)} is registered after {self._names(before)}"
+                text += f" when {self._short(last)} is registered after {_listed(list(map(self._kernel, before)))}"
             elif before:
-                text = f"{self._names(kernels)} do not refresh {stale.names}"
-            text = text if self.scenario.modules else f"every order breaks an invariant: {text}"
+                text = f"{_listed(list(map(self._kernel, kernels)))} do not refresh {stale.names}"
             text += f": {stale.entries('still hold')}, but {stale.entries('should hold', wanted=True)}"
             return _cause(text, kernels, self._differences())
         functions = {_function(self.registrations[index]): index for index in parts}
         if functions.keys() == {"custom_op", "register_kernel"}:
             kernel, made = self._short(functions["register_kernel"]), self._short(functions["custom_op"])
-            text = f"{self._names([functions['register_kernel']])} after {self._names([functions['custom_op']])} puts "
-            text += f"{kernel} into the library of {made}, and the release of {made} takes {kernel} along. "
-            text += f"If {kernel} is registered before {made}, {kernel} has a library of its own, and stays"
+            text = f"if {self._names([functions['register_kernel']])} comes after "
+            text += f"{self._names([functions['custom_op']])}, PyTorch puts {kernel} into the library of {made}, "
+            text += (
+                f"and the release of {made} also removes {kernel}. If before, {kernel} has its own library, and stays"
+            )
             return _cause(text, parts, (first, *more))
         named = [index for index in parts if (text := owner(shown_text(self.registrations[index]))) and text in first]
         members = tuple(named if len(named) > 1 else parts)
@@ -268,22 +270,25 @@ class _Pair:
             else:
                 name, sites = self._names((at,)), sites - {owner(shown_text(one))}
             if inside := [site for site in sorted(sites) if site in text]:
-                yield f"{' and '.join(inside)} from {name}"
+                yield f"{name} brings {' and '.join(inside)}"
 
     def _stale_pair(self, stale: _Stale, kernels: Sequence[int]) -> Reason:
         """Return the cause where the order of two registrations decides what calls run, and no table shows it."""
         first, last = (at for at in dict.fromkeys(self.example.actual_sequence) if at in kernels)
-        kept, silent = (
-            self._names((at,)).removeprefix(f"impl {stale.operator} ").replace("(no key)", "CompositeImplicitAutograd")
-            for at in (first, last)
-        )
-        text, impl = f"{silent} does not refresh {stale.names}", self.registrations[last]
+        silent, impl = self._short(last), self.registrations[last]
+        text = f"{self._kernel(last)} does not refresh {stale.names}"
         if isinstance(impl, Impl) and not slots_of_key(impl.key or DispatchKey.Undefined):
-            text = f"{impl.key} has no slot, so no call runs {self._short(last)}; but it counts as a kernel of each "
-            text += f"backend: {self._short(first)} should leave {stale.names}, but {self._short(last)} refreshes none"
+            text = (
+                f"no call runs {self._kernel(last)}, because {impl.key} has no slot. But PyTorch counts {silent} as a "
+            )
+            text += (
+                f"kernel of each backend, so {self._short(first)} loses {stale.names}, which {silent} does not refresh"
+            )
         after, before = stale.entries("still hold"), stale.entries("hold", wanted=True)
-        text += f". If {self._short(last)} is registered after {kept}, {after}; if before, {before}"
-        text += f". In both orders, torch._C._dispatch_dump_table shows the slots as if {self._short(last)} came first"
+        text += f". If {silent} is registered after {self._kernel(first)}, {after}. If before, {before}. "
+        text += (
+            "torch._C._dispatch_dump_table prints the same table after both orders, because it computes each slot anew"
+        )
         return _cause(text, kernels, self._differences())
 
     # -- what a release or a refusal leaves
@@ -302,30 +307,33 @@ class _Pair:
         if example.flaw is Flaw.RESIDUE and (last >= 0 or refused):
             who = last if last in refused else next(iter(refused), last)
             why, before = refused.get(who, ""), steps[: steps.index(who)]
-            names, but, because = self._names((who,)), f"but {first}", [*before]
+            names, but, because = self._names((who,)), first, [*before]
             if _function(self.registrations[who]) == "custom_op":
                 made = [step for step in before if _function(self.registrations[step]) == "custom_op"]
                 because, more = [step for step in before if step not in made], [first, *more]
                 names += f" destroys all that {self._names(made)} registered, and then"
-                but = f"nothing restores {self._short(made[0])}"
+                but = f"PyTorch does not restore {self._short(made[0])}"
             because = [step for step in because if not is_definition(self.registrations[step])] or because
             after = f" because of {self._names(because)}" if because else ""
             if not before and isinstance(self.registrations[who], Def):
                 why = re.sub(_OWN_SCHEMA, r"its kernel at \1 takes \3, and its schema says \2", why)
-            text = f"{names} is refused{after}: {why};" if after else f"{names} is refused{f' ({why})' * bool(why)},"
-            return _cause(f"{text} {but}; {_NO_TRACE}", (who,), more)
+            text = f"{names} is refused{after}{f': {why}' * bool(why)}".rstrip(".")
+            return _cause(f"{text}. But {but}. {_NO_TRACE}", (who,), more)
         released = [~step for step in example.actual_sequence if step < 0 and step not in example.expected_sequence]
         released = released or [~step for step in example.actual_sequence if step < 0]
         kept = [step for step in steps if step not in released]
         name, others = self._names(released), [step for step in kept if not is_definition(self.registrations[step])]
         text = f"after the release of {name}, {first}"
         if stale is not None:
-            beside = f"with {self._names(others)} still registered, " if others else ""
-            text = f"the release of {name} does not refresh {stale.names}: {beside}{should}, but {hold}"
+            are = "is" if len(others) == 1 else "are"
+            beside = f"{_listed(list(map(self._kernel, others)))} {are} still registered, so " if others else ""
+            text = f"the release of {_listed(list(map(self._kernel, released)))} does not refresh {stale.names}. "
+            text += f"{beside}{should}. But {hold}"
         elif len(kept) == len(released) == 1 and (stays := _STAYS.search(first)):
             short, keeper = self._short(released[0]), self._names(kept)
             text = f"{name} {f'stores {short} in {keeper}' if stays[1] else f'writes {short} into {stays[2]}'}. "
-            text += f"The release of {short} leaves {short} there; only the release of {keeper} removes {short}"
+            text += f"The release of {short} leaves {short} there; only the release of "
+            text += f"{self._short(kept[0]) if stays[1] else keeper} removes {short}"
         if isinstance(fallback := self.registrations[released[0]], Fallback):
             every = enumerate(self.registrations)
             alike = [at for at, one in every if isinstance(one, Fallback) and one.key == fallback.key]
@@ -353,8 +361,8 @@ class _Pair:
             key = re.search(r"^\+  key: (\w+)$", self.example.diff, re.MULTILINE)
             left = f"a second try is refused: {accepted}"
             if key and isinstance(self.registrations[last], Fallback):
-                left = f"by then {self._short(last)} is set at {key[1]}, an earlier key of the alias, and stays there"
-            return _cause(f"{who} is refused{after}, because {refusals[last]}; but {left}; {_NO_TRACE}", (*met, last))
+                left = f"by then {self._short(last)} is set at {key[1]}, another key of the same alias, and stays there"
+            return _cause(f"{who} is refused{after}, because {refusals[last]}. But {left}. {_NO_TRACE}", (*met, last))
         if accepted is not None:
             texts = []
             for order, reason in ((bad, refusals[last]), (good, accepted)):
@@ -374,12 +382,12 @@ class _Pair:
             stays, why = "what it did stays", f"because of it: {refusals[last]}"
             if signatures := re.search(_SIGNATURES, refusals[last]):
                 stays = f"PyTorch keeps the {signatures[1]} of {names}, {signatures[3]}"
-                why = f"for its signature, {signatures[2]}"
+                why = f"because its signature is another one, {signatures[2]}"
             if itself or all(~index in bad for index in earlier):
-                left = f"{self._names(earlier)} is {f'refused ({itself})' if itself else 'released'}, but {stays}"
-                return _cause(f"{left}; after that, {who} is refused {why}", members)
-        after = f"{who} is refused after {self._names(earlier)}, and accepted {when} {names}"
-        return _cause(f"{after}: {refusals[last]}", members)
+                left = f"{self._names(earlier)} is {f'refused ({itself})' if itself else 'released'}. But {stays}"
+                return _cause(f"{left}. After that, {who} is refused {why}", members)
+        text = f"{who} is accepted {when} {self._names(earlier)}, and refused after {names}: {refusals[last]}"
+        return _cause(text, members)
 
     def _refusals(self, sequence: StepSequence) -> dict[int, str]:
         """Return the registrations of a sequence that are refused in it, with the reason of the last refusal."""
@@ -401,45 +409,45 @@ class _Pair:
     def _fix(self, cause: Reason, fixes: Fixes) -> str:
         """Return the changes that help, in words; what may help where none was tried."""
         self.said, members = cause.cause, cause.registrations
-        words = [*self._drop(members, fixes), *self._keep(members, fixes)]
+        words = [*self._drop(fixes), *self._keep(members, fixes)]
         if self.example.flaw is Flaw.UNDO:
             words.reverse()
-        if not words:
-            words = [f"drop {self._names(members)}" if len(members) == 1 else "keep one of them"]
         is_alone = self.example.registrations == [*members]
         if self.example.flaw is Flaw.RESIDUE and is_alone and all(len(one.dropped) == 1 for one in fixes.drops):
             why = "".join(self._refusals(self.example.actual_sequence).values())
             ways = (way for said, way in _WAYS_OUT.items() if said in why)
             words.append(next(ways, "correct what its refusal names"))
-        return ", or ".join(words) + ("" if fixes.is_whole else "; other registrations may differ as well")
+        if not words:
+            words = [f"drop {self._names(members)}" if len(members) == 1 else "keep one of them"]
+        text = ", or ".join(words) + ("" if fixes.is_whole else "; other registrations may differ as well")
+        expects = {change.expect for change in fixes.changes}
+        is_known = len(expects) == 1 and None not in expects and not self.scenario.packages
+        return f"{text}; then write `expect: {expects.pop()}`" if is_known else text
 
-    def _drop(self, members: Sequence[int], fixes: Fixes) -> Iterator[str]:
-        dropped = [change.dropped for change in fixes.drops]
-        every = sorted({index for indices in dropped for index in indices})
-        if not dropped:
-            return
-        size = len(dropped[0])
-        if len(dropped) == len(every) > size == len(every) - 1 > 1:
-            yield f"drop all but one of {self._shorts(every)}"
-        elif size > 1:
-            yield f"drop {', or '.join(map(self._shorts, dropped[:2]))} (dropping fewer is not enough)"
-        else:
-            is_named = {_function(self.registrations[index]) for index in every} == {"custom_op"} and len(every) > 1
-            text = f"drop{' or rename' * is_named} {' or '.join(map(self._short, every))}"
-            for index, left in fixes.left.items():
-                if others := [at for at in left if at not in every and not is_definition(self.registrations[at])]:
-                    make = "makes" if len(others) == 1 else "make"
-                    why = f"{self._shorts(others)} {make} a difference, too"
-                    text += f" (dropping only {self._short(index)} is not enough: {why})"
-            yield text + " and adapt `order`" * bool(self.scenario.order)
+    def _drop(self, fixes: Fixes) -> Iterator[str]:
+        """Yield the removals that help; those after which the scenario has the same fields are one text."""
+        alike: dict[str, list[tuple[int, ...]]] = {}
+        for change in fixes.drops:
+            if len(change.dropped) < len(self.registrations):
+                alike.setdefault(self._fields(change), []).append(change.dropped)
+        for fields, dropped in alike.items():
+            every = sorted({index for indices in dropped for index in indices})
+            size = len(dropped[0])
+            if len(dropped) == len(every) > size == len(every) - 1 > 1:
+                yield f"drop all but one of {self._shorts(every)}{fields}"
+            elif size > 1:
+                yield f"drop {', or '.join(map(self._shorts, dropped[:2]))} (dropping fewer is not enough){fields}"
+            else:
+                is_named = {_function(self.registrations[index]) for index in every} == {"custom_op"} and len(every) > 1
+                yield f"drop{' or rename' * is_named} {' or '.join(map(self._short, every))}{fields}"
 
     def _keep(self, members: Sequence[int], fixes: Fixes) -> Iterator[str]:
         if fixes.order is None:
             return
         order, releases, modules = fixes.order.order, fixes.order.releases, self.scenario.modules
-        defs = [] if modules else self._defs_before(order)
+        defs = [at for at in order if at not in members and is_definition(self.registrations[at]) and not modules]
         module_of = {at: module.name for module in modules for at in module.registrations}
-        names = list(dict.fromkeys(module_of.get(at) or self._short(at) for at in (*defs, *order)))
+        names = list(dict.fromkeys(module_of.get(at) or self._short(at) for at in order))
         verb = "import" if modules else "register"
         text = f"{verb} {' before '.join(names) if len(names) == 2 else ', then '.join(names)}"
         if fixes.is_free:
@@ -448,23 +456,26 @@ class _Pair:
         if not order:
             is_alone = sum(not is_definition(one) for one in self.registrations) < 2
             text = f"never release {self._shorts(members)}" if is_alone else "release nothing"
-        elif not modules and (defs or not releases):
+        elif not modules and not releases:
             text += f", and never release {'any' if len(names) > 2 else 'either'} of them"
             left = "leaves stale slots, too" if self._stale() else "does not restore what was there before"
-            text += f": a release {left}" * (not releases and self.example.flaw is not Flaw.UNDO)
-            releases = False
-        edited = changed(self.scenario, Change((), (*defs, *order), releases))
-        fields = [f"`order: {order_text(edited.order)}`"] * bool(order)
-        if edited.modules != modules:
-            bodies = ", ".join(f"{name}: [{', '.join(body)}]" for name, body in module_texts(edited.modules))
-            fields.append(f"`modules: {{{bodies}}}`; modules are never released")
-        yield text if self.scenario.packages else f"{text} (in the scenario: {' and '.join(fields)})"
+            text += f", because a release {left}" * (self.example.flaw is not Flaw.UNDO)
+        yield text + self._fields(fixes.order)
 
-    def _defs_before(self, members: Sequence[int]) -> list[int]:
-        """Return the defs that PyTorch needs before calls of torch.library."""
-        calls = [at for at in members if _function(self.registrations[at]) not in ("", "define", "custom_op", "impl")]
-        around = near(self.scenario, calls) if calls else ()
-        return [at for at in around if at not in members and is_definition(self.registrations[at])]
+    def _fields(self, change: Change) -> str:
+        """Return the fields of the scenario that a change sets, to be pasted."""
+        if self.scenario.packages:
+            return ""
+        edited, modules, fields = changed(self.scenario, change), self.scenario.modules, []
+        if (order := order_text(edited.order)) != order_text(self.scenario.order):
+            fields.append(f"`order: {order}`")
+        if edited.modules != modules:
+            bodies = (f"{name}: [{', '.join(body)}]" for name, body in module_texts(edited.modules))
+            fields.append(f"`modules: {{{', '.join(bodies)}}}`")
+        if edited.snapshots != self.scenario.snapshots:
+            fields.append("`snapshots: false`")
+        why = "; modules are never released" * bool(edited.modules and not modules)
+        return f" (in the scenario: {_listed(fields)}{why})" if fields else ""
 
     # -- parts
 
@@ -518,14 +529,23 @@ class _Pair:
 
     def _names(self, indices: Sequence[int]) -> str:
         every = list(map(_name, self.registrations))
-        names = [f"{every[at]} (registration {at})" if every.count(every[at]) > 1 else every[at] for at in indices]
-        return _listed(list(dict.fromkeys(names)))
+        marks = {at: f"registration {at})" for at in indices if every.count(every[at]) > 1}
+        marked = {at: f"{every[at][:-1]}, " if every[at][-1] == ")" else f"{every[at]} (" for at in marks}
+        return _listed(list(dict.fromkeys(marked[at] + marks[at] if at in marks else every[at] for at in indices)))
 
     def _short(self, at: int) -> str:
         """Return the debug text of a registration, if the cause names it; else its whole name."""
         debugs = list(map(shown_text, self.registrations))
-        text = f"{owner(debugs[at])}{f' (registration {at})' * (debugs.count(debugs[at]) > 1)}"
-        return text if debugs[at] and text in self.said else self._names((at,))
+        if debugs.count(debugs[at]) > 1:
+            return f"registration {at}" if f"registration {at})" in self.said else self._names((at,))
+        return owner(debugs[at]) if debugs[at] and owner(debugs[at]) in self.said else self._names((at,))
+
+    def _kernel(self, at: int) -> str:
+        """Return a kernel with its key: `fn_cpu (CPU)`."""
+        one = self.registrations[at]
+        if not isinstance(one, Impl) or not one.debug:
+            return self._names((at,))
+        return f"{self._short(at)} ({one.key or DispatchKey.CompositeImplicitAutograd})"
 
     def _shorts(self, indices: Sequence[int]) -> str:
         return _listed(list(map(self._short, indices)))
@@ -540,7 +560,7 @@ def _name(registration: Registration) -> str:
     if isinstance(registration, Def):
         debug = shown_text(registration)
         return f"def {registration.operator}{f' ({owner(debug)})' * bool(debug)}"
-    return describe(registration).replace("(registered at ", "(")
+    return re.sub("^define ", "def ", describe(registration).replace("(registered at ", "("))
 
 
 def _function(registration: Registration) -> str:

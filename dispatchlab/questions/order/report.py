@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.registration import Block, describe
 from dispatchlab.prover.protocol import Engine
-from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
+from dispatchlab.prover.result import Expectation, Exploration, Flaw, Verdict, judge
 from dispatchlab.scenario.scenario import Scenario
 from dispatchlab.views.formatting import readable
 
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from dispatchlab.model.operator_view import OperatorView
     from dispatchlab.questions.order.reasons import Reason
     from dispatchlab.questions.order.snapshots import Snapshots
+
+
+_HEADLINES = {
+    Flaw.UNDO: "order-dependent: a release does not undo its registration",
+    Flaw.RESIDUE: "order-dependent: a refusal changes the state",
+    Flaw.INVARIANT: "stale slots in every order",
+}
+"""The headlines of flaws that are not about two orders of the same registrations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,10 @@ class Report:
     @property
     def verdict_text(self) -> str:
         """The verdict, its layer if another layer is not explored, and its scope."""
-        return f"{self._packages_text or self.exploration.verdict}{self.layers_text} ({'; '.join(self.standing)})"
+        example, verdict = self.exploration.counterexample, str(self.exploration.verdict)
+        if example is not None and (example.flaw is not Flaw.INVARIANT or ": stale slot: " in example.diff):
+            verdict = _HEADLINES.get(example.flaw, verdict)
+        return f"{self._packages_text or verdict}{self.layers_text} ({'; '.join(self.standing)})"
 
     @property
     def _packages_text(self) -> str:

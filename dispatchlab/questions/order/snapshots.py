@@ -126,38 +126,6 @@ def snapshots_of_file(path: str, *, semantics: str | None, allow_import: bool = 
         return snapshots_of(engine, scenario)
 
 
-class _Moments:
-    """Collects the snapshots: one for each set and observation."""
-
-    def __init__(self) -> None:
-        self.looks: list[tuple[int, Look]] = []
-        self.ways: list[list[Way]] = []
-        self.orders: list[int] = []
-        self._known: dict[tuple[int, Look], int] = {}
-
-    def number(self, mask: int, look: Look) -> int:
-        number = self._known.setdefault((mask, look), len(self.looks))
-        if number == len(self.looks):
-            self.looks.append((mask, look))
-            self.ways.append([])
-            self.orders.append(0)
-        return number
-
-    def take(self, way: Way, target: int) -> None:
-        if way not in self.ways[target]:
-            self.ways[target].append(way)
-
-    def snapshots(self) -> tuple[Moment, ...]:
-        seen: dict[Look, int] = {}
-        made = []
-        for number, (mask, look) in enumerate(self.looks):
-            registered = tuple(index for index in range(mask.bit_length()) if mask >> index & 1)
-            first = seen.setdefault(look, number)
-            same = first if first != number else None
-            made.append(Moment(number, registered, self.orders[number], tuple(self.ways[number]), look, same))
-        return tuple(made)
-
-
 def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
     """Walk through all states."""
     registrations = distinguished(scenario.registrations)
@@ -168,22 +136,27 @@ def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
     edges = list(found.edges())
     if found.stopped is not None:
         raise TooManySnapshotsError(count)
-    collected = _Moments()
-    of_node = [
-        collected.number(mask, (space.observe(state), space.violations(state)))
-        for mask, state in zip(found.masks, found.states, strict=True)
-    ]
+    looks = [(space.observe(state), space.violations(state)) for state in found.states]
+    numbers: dict[tuple[int, Look], int] = {}
+    of_node = [numbers.setdefault(seen, len(numbers)) for seen in zip(found.masks, looks, strict=True)]
     steps = {(edge.source, edge.step): edge.target for edge in edges}
+    ways: list[dict[Way, None]] = [{} for _ in numbers]
     for source, step, target, refusal in edges:
-        way = Way(of_node[source], step, "" if refusal is None else refusal.message)
-        back = step < 0 and steps.get((target, ~step)) == source
-        if not back:
-            collected.take(way, of_node[target])
-    for node, orders in enumerate(_orders(found, count, steps)):
-        collected.orders[of_node[node]] += orders
+        if step >= 0 or steps.get((target, ~step)) != source:
+            ways[of_node[target]][Way(of_node[source], step, "" if refusal is None else refusal.message)] = None
+    orders = [0] * len(numbers)
+    for node, more in enumerate(_orders(found, count, steps)):
+        orders[of_node[node]] += more
+    first: dict[Look, int] = {}
+    moments = []
+    for (mask, look), number in numbers.items():
+        registered = tuple(index for index in range(mask.bit_length()) if mask >> index & 1)
+        same = first.setdefault(look, number)
+        same_as = None if same == number else same
+        moments.append(Moment(number, registered, orders[number], tuple(ways[number]), look, same_as))
     texts, names = tuple(map(describe, scenario.registrations)), tuple(short_names(scenario.registrations))
     keys = tuple(key.name for key in scenario.keys)
-    return Snapshots(texts, names, keys, collected.snapshots(), count_orders(count, scenario.order))
+    return Snapshots(texts, names, keys, tuple(moments), count_orders(count, scenario.order))
 
 
 def _orders(found: ReachableStates, count: int, steps: Mapping[tuple[int, Step], int]) -> list[int]:
