@@ -91,7 +91,7 @@ differs: test::foo, dump
 differs: test::foo, table and slots that calls use
 -CPU: fn_b [kernel]
 +CPU: fn_a [kernel]
-""",
+""",  # noqa: E501  a line of the report
     )
 
 

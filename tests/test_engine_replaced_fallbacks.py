@@ -152,7 +152,10 @@ def verdict(registrations: Sequence[Registration], semantics: str) -> tuple[Verd
     return found.verdict, () if found.counterexample is None else found.counterexample.why
 
 
-LOST = f"{KEY} has no fallback: a release empties the key, whichever fallback is there, and PyTorch's own fallback does not return"
+LOST = (
+    f"{KEY} has no fallback: a release empties the key, whichever fallback is there, "
+    "and PyTorch's own fallback does not return"
+)
 NEWEST = f"a and b both set the fallback of {KEY}; the later one wins"
 
 
