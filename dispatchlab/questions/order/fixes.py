@@ -165,7 +165,7 @@ class _Trial:
         late = self._try(change).late
         if late and not change.order:
             defs = [at for at in self._defs(self.scope) if at not in change.dropped]
-            order = tuple(keeping((*defs, *late), self.scenario.order))
+            order = tuple(keeping(dict.fromkeys((*defs, *late)), self.scenario.order))
             ways = (Change(change.dropped, order, releases) for releases in (True, False))
             change = next((way for way in ways if self._try(way) == _Tried(helps=True, is_clean=True)), change)
         accepts = self._try(change) == _Tried(helps=True, is_clean=True)
