@@ -7,8 +7,10 @@ cannot be read is a `ParseError` with its place.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from importlib.util import find_spec
 from typing import ClassVar, dataclass_transform
 
 
@@ -403,6 +405,11 @@ class UnknownOperatorError(DispatchLabError):
 
     def __str__(self) -> str:
         sentence = no_operator(self.asked, self.known, source=self.source)
+        package, colons, _ = self.asked.partition("::")
+        is_known = package in sys.stdlib_module_names or any(name.startswith(f"{package}::") for name in self.known)
+        if package.isidentifier() and not is_known and find_spec(package) is not None:
+            how = "" if colons else ", and --list lists its operators"
+            return f"{sentence.partition(';')[0]}; {package} is a package, which --from {package} imports{how}"
         if sentence.endswith("?") or not sentence.startswith("there is no"):
             return sentence
         if not self.known:

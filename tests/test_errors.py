@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import dispatchlab
-from dispatchlab.errors import DispatchLabError, nearest, nearest_operators, no_operator
+from dispatchlab.errors import DispatchLabError, UnknownOperatorError, nearest, nearest_operators, no_operator
 from dispatchlab.files import ReadError
 from dispatchlab.lab.overrides import NoImplementationError
 from dispatchlab.live.bridge.torch import ImportTimeoutError
@@ -168,3 +168,16 @@ def test_a_glob_that_matches_nothing_says_what_there_is() -> None:
     )
     assert no_operator("qq::*", KNOWN[:2]) == "no operator matches qq::*; it has aten::add.Scalar, aten::add.Tensor"
     assert no_operator("qq::*") == "no operator matches qq::*"
+
+
+def test_the_error_about_an_unknown_operator_names_the_option_that_imports_a_package() -> None:
+    known = ("aten::add.Tensor", "own::add")
+    package = "yaml is a package, which --from yaml imports"
+    assert str(UnknownOperatorError("yaml::load", known, "a.yaml")) == (
+        f"there is no operator yaml::load in a.yaml; {package}"
+    )
+    assert str(UnknownOperatorError("yaml", known, "a.yaml")) == (
+        f"there is no operator yaml in a.yaml; {package}, and --list lists its operators"
+    )
+    assert "package" not in str(UnknownOperatorError("json::load", known, "a.yaml"))
+    assert "package" not in str(UnknownOperatorError("yaml::load", (*known, "yaml::dump"), "a.yaml"))

@@ -441,6 +441,7 @@ def test_tensors_are_on_the_cpu_when_nothing_is_said() -> None:
     ("specs", "message"),
     [
         (["cude"], "'cude' does not describe a tensor; did you mean cuda?"),
+        (["cpu,grad"], "'cpu,grad' does not describe a tensor; put + between its words: cpu+grad"),
         (["cpu requires_grid"], "'requires_grid' does not describe a tensor; did you mean requires_grad?"),
         (["cpu Functionalise"], "'Functionalise' does not describe a tensor; did you mean Functionalize?"),
         (

@@ -20,12 +20,13 @@ from dispatchlab.questions.check.selection import NothingSelectedError, UnknownR
 from dispatchlab.questions.coverage.coverage_on_lab import Fill
 from dispatchlab.questions.lint.baseline import BaselineError, load_baseline
 from dispatchlab.questions.lint.provenance import calls_in
-from dispatchlab.questions.lint.rule import Identity, Level, LintReport, Rule, Subject
+from dispatchlab.questions.lint.rule import Finding, Identity, Level, LintReport, Rule, Subject
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import lint as run_rules
 from dispatchlab.questions.lint.run import lint_source
 from dispatchlab.questions.sources.replay_on_lab import for_registry
 from dispatchlab.registries.model import RecordedKernel, RecordedOperator, registry_of
+from dispatchlab.views.as_json import as_json
 from tests.command_line import run
 
 ROOT = Path(__file__).parent.parent
@@ -152,6 +153,18 @@ def test_a_dangling_overload_is_reported_with_the_nearest_overload(tmp_path: Pat
     path.write_text(f"claim: x\nregistrations:\n{''.join(names)}  - impl: own::add.Tensr\n    dispatch: CPU\n")
     (finding,) = lint(path, select=("DL001",)).findings
     assert finding.fix == 'lib.impl("own::add.Tensor", fn, "CPU")'
+
+
+def test_the_locations_of_a_finding_start_at_the_root_of_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "src" / "own").mkdir(parents=True)
+    (tmp_path / "src" / "own" / "ops.py").touch()
+    monkeypatch.chdir(tmp_path)
+    finding = Finding("DL001", "own::op", None, "", ("registered at own/ops.py:7",))
+    (location,) = json.loads(json.dumps(as_json(finding)))["locations"]
+    assert location == {"file": "src/own/ops.py", "line": 7, "column": 1}
 
 
 def test_rules_are_selected_by_code_or_name() -> None:

@@ -173,7 +173,11 @@ def inspect_scenario(
             semantics = options.semantics or scenario.semantics
             shown = _with_rules(_over_registry(scenario, beneath, names, sequence, path, semantics), scenario)
             shown = _with_packet(shown, found_names, beneath) if is_packet else shown
-            return shown._replace(python=_python_layer(beneath)) if options.python else shown
+            if options.python:
+                from dispatchlab.registries.file import python_layer_of
+
+                shown = shown._replace(python=python_layer_of(beneath))
+            return shown
         foreign = next((name for name in found_names if name in beneath.names), None)
         if foreign is not None:
             raise ForeignOperatorOnTorchError(foreign, path, scenario.packages)
@@ -197,12 +201,6 @@ def _beneath(scenario: Scenario) -> Recorded | None:
     from dispatchlab.questions.sources.find_sources import registry_of_scenario
 
     return registry_of_scenario(scenario)
-
-
-def _python_layer(beneath: Recorded) -> PythonLayer | None:
-    from dispatchlab.registries.file import python_layer_of
-
-    return python_layer_of(beneath)
 
 
 def _with_packet(found: Inspection, names: Sequence[str], beneath: Recorded | None = None) -> Inspection:

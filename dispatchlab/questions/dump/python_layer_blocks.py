@@ -23,14 +23,12 @@ def python_screen(rows: Sequence[PythonRegistration], *, name: str | None = None
     if name is not None:
         yield Line(name, "strong")
     for registry, title, some in by_registry(rows):
-        lines = tuple(line for row in some for line in _row(row))
-        yield Section(title, (Line(registry.applies, "quiet", indent=2, hang=0), *lines))
-
-
-def _row(one: PythonRegistration) -> Iterator[Line]:
-    key = f"{one.key}: " if one.key else ""
-    marks = tuple(warn(f" [{mark}]") for mark in python_marks(one))
-    yield Line((f"{key}{one.function} ", source(one.site or NO_LINE, "quiet"), *marks), indent=2, hang=4)
+        lines = [Line(registry.applies, "quiet", indent=2, hang=0)]
+        for one in some:
+            named = f"{one.key}: {one.function} " if one.key else f"{one.function} "
+            marks = (warn(f" [{mark}]") for mark in python_marks(one))
+            lines.append(Line((named, source(one.site or NO_LINE, "quiet"), *marks), indent=2, hang=4))
+        yield Section(title, tuple(lines))
 
 
 @as_json.register

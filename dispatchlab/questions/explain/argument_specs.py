@@ -337,7 +337,9 @@ def _device(word: str, privateuse1: str = "") -> DeviceType:
         known = [*map(str, DeviceType), *LAYOUTS, *_WORDS, *filter(None, [privateuse1])]
         near = did_you_mean(word, known) or did_you_mean(word, DispatchKey.__members__)
         more = near or "; say where the tensor is and what it is like, such as 'cuda requires_grad' or 'cpu sparse'"
-        if name in _MODES:
+        if "," in word:
+            more = f"; put + between its words: {word.replace(',', '+')}"
+        elif name in _MODES:
             more = f", it is a mode of the call; to make the call under it: --mode {name}"
         elif name in _NAMES_OF_PACKAGES:
             more = "; a device that a package names is known with --from PACKAGE, and is privateuse1 without"

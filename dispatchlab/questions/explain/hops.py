@@ -139,16 +139,13 @@ def _first_hop(table: _Table, caller: _Caller) -> Hop:
     applied = masks_of(thread.included, thread.excluded)
     base = DispatchKeySet((arguments.bits | applied.included) & applied.kept)
     keys = DispatchKeySet(masks(slots_of(table.skipped)).applied(base.bits))
-    left_out = [*_excluded(everything, base, thread), *_fallthroughs(table, base, keys)]
+    left_out = [*_fallthroughs(table, base, keys)]
+    for key in _gone(everything, base):
+        by_guard = thread.local_excluded.bits & DispatchKeySet.of(key.functionality).bits
+        left_out.append(LeftOut(key, "excluded by a guard" if by_guard else "excluded by every thread"))
     left_out.sort(key=lambda left: -left.key.slot)
     why = "the keys of the arguments, plus the keys that the thread includes, minus the keys that it excludes"
     return _hop(table, "call", why, keys, tuple(left_out), start=everything)
-
-
-def _excluded(everything: DispatchKeySet, base: DispatchKeySet, thread: ThreadKeys) -> Iterator[LeftOut]:
-    for key in _gone(everything, base):
-        by_guard = thread.local_excluded.bits & DispatchKeySet.of(key.functionality).bits
-        yield LeftOut(key, "excluded by a guard" if by_guard else "excluded by every thread")
 
 
 def _fallthroughs(table: _Table, base: DispatchKeySet, keys: DispatchKeySet) -> Iterator[LeftOut]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -249,7 +249,8 @@ def describe_call(schema: FunctionSchema, given: Given, *, privateuse1: str = ""
     deciding = {argument.name for argument in deciding_arguments(schema)}
     specs: list[ArgumentSpec] = []
     numbers: dict[str, str] = {}
-    for name, spec, value in _by_name(schema, given):
+    args = ((argument.name, *pair) for argument, pair in zip(schema.arguments, given.args, strict=False))
+    for name, spec, value in (*args, *given.kwargs):
         if name in deciding and isinstance(value, bool | int | float | complex):
             numbers[name] = str(value)
             specs.append(f"{name}=cpu")
@@ -268,12 +269,6 @@ def describe_call(schema: FunctionSchema, given: Given, *, privateuse1: str = ""
 
 
 _QUOTES = "'\""
-
-
-def _by_name(schema: FunctionSchema, given: Given) -> Iterator[tuple[str, ArgumentSpec, object]]:
-    for argument, (spec, value) in zip(schema.arguments, given.args, strict=False):
-        yield argument.name, spec, value
-    yield from given.kwargs
 
 
 def _description(spec: str, value: object) -> str:

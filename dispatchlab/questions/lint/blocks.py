@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from dispatchlab.model.registration import SourceLocation
 from dispatchlab.questions.lint.checkout import Checkout, checkout_of
@@ -19,6 +21,8 @@ SHOWN = 20
 OTHERS = 3
 """How many findings of one cause are named, unless all are requested."""
 
+_checkout = lru_cache(maxsize=1)(checkout_of)  # it lists its files once
+
 LEVEL_MOODS: dict[Level, b.Mood] = {Level.ERROR: "bad", Level.WARNING: "warn", Level.INFORMATION: ""}
 
 
@@ -29,7 +33,8 @@ def _(value: Identity) -> str:
 
 @as_json.register
 def _(value: Finding) -> dict[str, object]:
-    places = dict.fromkeys(place for debug in value.owners for place in sites_in(debug))
+    shown = _checkout(os.getcwd()).shown
+    places = dict.fromkeys((shown(path), line) for debug in value.owners for path, line in sites_in(debug))
     return fields_of(value, locations=[SourceLocation(*place) for place in places])
 
 
@@ -42,7 +47,7 @@ def finding_part(title: str, groups: Sequence[FindingGroup], name: Callable[[str
         name: returns the name of a kind of findings for its code.
     """
     shared = Counter(site for group in groups for finding in group.findings for site in set(_sites(finding)))
-    checkout = checkout_of(".")
+    checkout = _checkout(os.getcwd())
     heads = ("finding", "what was found, and how to fix it", "the same")
     errors = (at for at, group in enumerate(groups) if group.level is Level.ERROR)
     rows = (

@@ -110,12 +110,14 @@ def _result(
     if physical or otherwise is not None:
         location["physicalLocation"] = physical[0] if physical else otherwise
     fix = f"\n\nTo fix it: {first.fix}" if first.fix else ""
+    others = [finding.operator for finding in findings[1:]]
+    more = f". The same line does so to {first_of(others, _SHOWN)}" if others else ""
     identity = first.identity  # what stays the same when lines move
     result: dict[str, object] = {
         "ruleId": first.code,
         "ruleIndex": indices[first.code],
         "level": _LEVELS[first.level],
-        "message": {"text": f"{about}{first.message}{_others(findings)}{fix}"},
+        "message": {"text": f"{about}{first.message}{more}{fix}"},
         "locations": [location],
         "partialFingerprints": {
             "dispatchlab/v2": "/".join((identity.code, identity.operator, identity.key, *identity.files))
@@ -130,11 +132,6 @@ def _result(
 
 def _name(finding: Finding) -> str:
     return finding.operator if finding.key is None else f"{finding.operator} {finding.key}"
-
-
-def _others(findings: Sequence[Finding]) -> str:
-    others = [finding.operator for finding in findings[1:]]
-    return f". The same line does so to {first_of(others, _SHOWN)}" if others else ""
 
 
 def _place(path: str, line: int, checkout: Checkout) -> dict[str, object]:
