@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import re
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from traceback import walk_tb
@@ -16,6 +18,7 @@ from dispatchlab.live.failure.program_watch import ProgramWatch, position_of, ra
 from dispatchlab.model.failure import Event, operator_name
 
 _PROTOCOLS: Final = ("__torch_function__", "__torch_dispatch__")
+_FLATTENING: Final = ("__tensor_flatten__", "__tensor_unflatten__")
 
 
 def events_of_frames(error: BaseException, watch: ProgramWatch) -> tuple[Event, ...]:
@@ -46,7 +49,7 @@ def _called_operator(error: BaseException) -> str:
 
 
 def _events(frame: FrameType, watch: ProgramWatch, error: BaseException) -> Iterator[Event]:
-    for value in (*frame.f_globals.values(), *frame.f_locals.values()):
+    for value in (*_named_classes(error, watch), *frame.f_globals.values(), *frame.f_locals.values()):
         if isinstance(value, type) and value.__module__.partition(".")[0] != "torch":
             yield from _handlers(value, watch)
     if frame.f_code.co_name in _PROTOCOLS and "func" in frame.f_locals:
@@ -58,6 +61,14 @@ def _events(frame: FrameType, watch: ProgramWatch, error: BaseException) -> Iter
         owner = type(error.obj)
         if issubclass(owner, torch().Tensor) and owner.__module__.partition(".")[0] != "torch":
             yield Event("lost attribute", owner.__name__, str(error.name))
+
+
+def _named_classes(error: BaseException, watch: ProgramWatch) -> list[Any]:
+    """Return what the message, and the modes that the program entered, name in any module."""
+    modes = [event.subject for event in watch.events if event.kind == "entered mode"]
+    named = set(re.findall(r"\w+", f"{error} {modes}"))
+    spaces = [getattr(module, "__dict__", {}) for module in [*sys.modules.values()]]
+    return [names[name] for names in spaces for name in sorted(named & names.keys())]
 
 
 def _is_handler_of_package(frame: FrameType) -> bool:
@@ -75,11 +86,11 @@ def _handlers(kind: type, watch: ProgramWatch) -> Iterator[Event]:
             continue
         words = [protocol]
         if issubclass(kind, torch().Tensor):
-            words += [
-                "tensor",
-                *(name for name in ("__tensor_flatten__", "__tensor_unflatten__") if hasattr(kind, name)),
-            ]
-        last = [line.strip() for line in inspect.getsource(code).splitlines() if line.strip().startswith("return ")]
+            words += ["tensor", *(name for name in _FLATTENING if hasattr(kind, name))]
+        text = inspect.getsource(code)
+        if "**kwargs" in text and re.findall(r"(?<!\*)\bkwargs\b.{5}", text) == ["kwargs=None"]:
+            words += ["unguarded"]
+        last = [line.strip() for line in text.splitlines() if line.strip().startswith("return ")]
         at = position_of(code.co_filename, code.co_firstlineno, kind.__name__)
         yield Event("handler", kind.__name__, " ".join([*words, *last[-1:]]), at)
 

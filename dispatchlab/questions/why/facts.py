@@ -68,7 +68,7 @@ class Words(dict[str, Any]):
             return getattr(self.operator, name)
         if name in OF_SCHEMA:
             return OF_SCHEMA[name](self.operator.schema)
-        raise KeyError(name)
+        return ""  # a group of an expression that was not tried, or did not match
 
     @property
     def operator(self) -> OperatorFacts:

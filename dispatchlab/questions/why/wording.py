@@ -36,40 +36,29 @@ def nearest(name: str, names: Sequence[str]) -> str:
     return next(iter(get_close_matches(name, names, n=1, cutoff=0.75)), "")
 
 
+def _argument_texts(schema: str) -> list[str]:
+    inside = schema.partition("(")[2].rpartition(") ->")[0]
+    return re.split(r",\s*(?![^\[(]*[\])])", inside)  # a comma in brackets is part of a type or a default
+
+
 def arguments_of(schema: str) -> list[tuple[str, str]]:
     """Return the type and name of each argument of a schema text."""
-    inside = schema.partition("(")[2].rpartition(") ->")[0]
-    found, depth, start = [], 0, 0
-    for index, letter in enumerate(f"{inside},"):
-        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(letter, 0)
-        if letter == "," and not depth:
-            part = inside[start:index].strip().partition("=")[0]
-            start = index + 1
-            if part and part != "*":
-                kind, _, name = part.rpartition(" ")
-                found.append((kind, name))
-    return found
+    parts = (text.partition("=")[0].rpartition(" ") for text in _argument_texts(schema))
+    return [(kind, name) for kind, _, name in parts if name not in ("", "*")]
 
 
 def signature_of(schema: str) -> str:
     """Return the parameters of a Python function for a schema, with the defaults."""
-    inside = schema.partition("(")[2].rpartition(") ->")[0]
-    only = f" {inside.partition('*, ')[2]}" if "*, " in inside else ""
-    parts: list[str] = []
-    for _, name in arguments_of(schema):
-        if "*" not in parts and re.search(rf"\s{name}\b", only):
-            parts.append("*")
-        default = re.search(rf"\s{name}=(\[[^\]]*\]|\"[^\"]*\"|[^,]+)", f" {inside}")
-        parts.append(f"{name}={_python(default[1].strip())}" if default else name)
-    return ", ".join(parts)
+    parts = (text.partition("=") for text in _argument_texts(schema))
+    names = ((declared.rpartition(" ")[2], _python(default)) for declared, _, default in parts)
+    return ", ".join(f"{name}={default}" if default else name for name, default in names)
 
 
 def _python(default: str) -> str:
     """Return a default in Python syntax: schemas print `1.` and `1.0000000000000001e-05`."""
-    try:
+    with suppress(ValueError):
         return repr(float(default)) if "." in default or "e-" in default else default
-    except ValueError:
-        return default
+    return default
 
 
 def nth_argument(call: str, index: int) -> str:

@@ -45,6 +45,7 @@ def collected(words: Words) -> Mapping[str, object] | None:
         collected_key=last.detail if kind == "impl" else "",
         made_at=f" at {made.at}" if made else "",
         gone_at=last.at,
+        gone_by=last.at.text if last.at else "",
     )
 
 
@@ -70,7 +71,10 @@ def no_definition(words: Words) -> Mapping[str, object] | None:
     if facts.schema or not facts.kernels:
         return None
     others = [n for n in _names(failure, facts.namespace) if n != words.op and _has_def(failure, n)]
-    return saw(meant=nearest(words.op, others))
+    made = next((e.at for e in failure.of("function") if e.subject == words.op and e.at), None)
+    text = "".join(getlines(made.file)[made.line - 1 :]) if made else ""
+    taken = re.search(r"(?:def \w+\(|lambda )([\w, ]+?)(?:, \*.*)?[:)]", text)
+    return saw(meant=nearest(words.op, others), taken=taken[1].replace(", ", ", Tensor ") if taken else "x")
 
 
 @looks_for("WHY112")
@@ -135,6 +139,7 @@ def no_overload(words: Words) -> Mapping[str, object]:
     source = nth_argument(failure.call, int(position)) if position else ""
     chosen = re.search(rf"\.{re.escape(words.base)}(\.\w+)\($", failure.call.partition("(")[0] + "(")
     several = len(failure.registry.overloads(words.op)) > 1
+    declared = dict.fromkeys(re.findall(r"Declaration: (.+)", failure.text))
     kinds = {"float": "float", "int": "int", "str": "str", "bool": "bool", "number": "float"}
     return saw(
         given_source=source,
@@ -142,7 +147,5 @@ def no_overload(words: Words) -> Mapping[str, object]:
         converter=kinds.get(wanted, "") if words["given"] != "str" else "",
         chosen=chosen[1] if chosen and several else "",
         general_call=failure.call.replace(f"{chosen[1]}(", "(", 1) if chosen else "",
-        declarations=tuple(f"schema: {text}" for text in dict.fromkeys(re.findall(r"Declaration: (.+)", failure.text)))[
-            :4
-        ],
+        declarations=tuple(f"schema: {text}" for text in [*declared][:4]),
     )

@@ -80,14 +80,10 @@ def kernel_signature(words: Words) -> Mapping[str, object] | None:
     if role == "setup_context":
         wanted = f"ctx, inputs{', keyword_only_inputs' if '*, ' in schema else ''}, output"
     elif role == "backward":
-        wanted = ", ".join(["ctx", *_gradients(schema)])
+        returns = schema.rpartition("-> ")[2]
+        grads = [f"grad{index}" for index in range(returns.count(",") + (returns != "()"))]
+        wanted = ", ".join(["ctx", *(grads if len(grads) != 1 else ["grad"])])
     return saw(op=event.subject, role=role, function_at=event.at, has=has.strip(), wanted=wanted)
-
-
-def _gradients(schema: str) -> list[str]:
-    returns = schema.rpartition("-> ")[2]
-    count = returns.count(",") + 1 if returns != "()" else 0
-    return ["grad"] if count == 1 else [f"grad{index}" for index in range(count)]
 
 
 @looks_for("WHY213")
