@@ -323,6 +323,9 @@ def test_the_formula_is_information_and_no_error_by_itself(tmp_path: Path) -> No
     ]
     result = run("check", str(tmp_path / "registrations.yaml"))
     assert (result.exit_code, "information DL010 no-autograd-formula test::f" in result.stdout) == (0, True)
+    assert (
+        "autograd sees only what its kernel calls, and backward warns: no gradient passes a detach()" in result.stdout
+    )
 
 
 def test_custom_op_registers_its_own_override_of_in_place_or_view(tmp_path: Path) -> None:

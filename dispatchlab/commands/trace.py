@@ -38,7 +38,7 @@ def trace(
     summary: bool,
     format: Format | None,
 ) -> None:
-    """Run FILE.py and show every call of an operator: redispatches, keys, and the key set of each argument.
+    """Run FILE.py and show each call of an operator: its dispatch key, the keys of its arguments, its redispatches.
 
     This runs the code in the file, as 'python FILE.py ARGUMENT...' does: only for files you trust. The output
     of the program goes to standard error. The trace is printed after the program has ended, or before a

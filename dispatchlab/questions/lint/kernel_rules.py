@@ -111,7 +111,7 @@ def _no_formula(subject: Subject, operators: Iterable[RecordedOperator]) -> Iter
             continue
         backend = kernel.key if kernel.key in BACKEND_KEYS else DispatchKey.CPU
         if subject.slot(operator, DispatchKey[f"Autograd{backend}"]).way in _EMPTY:
-            trouble = "autograd sees what the kernel calls, not the operator"
+            trouble = "autograd sees only what its kernel calls, and backward warns: no gradient passes a detach()"
             yield _found_without_formula(operator, kernel.key, kernel.debug, trouble)
 
 
