@@ -41,7 +41,7 @@ def why(
     a module.
 
     The exit code is 0 if the program succeeds and 1 if it fails. If the program calls sys.exit, the exit code
-    is its argument.
+    is its argument. With --text, it is 1 if the cause is known, else 3.
 
     \b
     Examples:
@@ -62,7 +62,8 @@ def why(
             raise click.UsageError(
                 "standard input was empty; paste the error, then press Ctrl-D" if text == "-" else f"{text} is empty"
             )
-        _show_and_exit(format, why_text(given, source or ""))
+        answer = why_text(given, source or "")
+        _show_and_exit(format, answer, 1 if answer.code else 3)
     if not program or (program[0].startswith("-") and program[:1] != ("-m",)) or program == ("-m",):
         raise click.UsageError("name a program, as in: dispatchlab why PROGRAM.py, or a traceback with --text FILE")
     if program[0].endswith((".txt", ".log")):
@@ -77,7 +78,7 @@ def why(
     exit_with(outcome.exit_code if outcome.exit_code >= 0 else 128 - outcome.exit_code)
 
 
-def _show_and_exit(format: Format | Literal["github"] | None, answer: Answer, code: int = 1) -> NoReturn:
+def _show_and_exit(format: Format | Literal["github"] | None, answer: Answer, code: int) -> NoReturn:
     from dispatchlab.questions.why.answer_blocks import github_annotation, why_view
 
     if format == "github":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from contextlib import suppress
 from typing import Final
 
 _LEAD: Final = re.compile(
@@ -15,13 +17,20 @@ _LEAD: Final = re.compile(
 
 
 def unquoted(text: str) -> str:
-    """Return a text without colours, the start of each line in an e-mail or a log, and cuts in lines of frames."""
-    plain = re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", text)
+    """Return a text without JSON, colours, the start of a line of an e-mail or a log, and cuts in lines of frames."""
+    plain = re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", re.sub(r"^\{.*\}$", _of_record, text, flags=re.MULTILINE))
     lead = _LEAD.search(plain)
     shape = re.sub(r"\d+", r"\\d+", re.escape(lead[0]).replace(r"\ ", " ?")) if lead is not None else ""
     plain = re.sub(f"^{shape}", "", plain, flags=re.MULTILINE) if shape else plain
     is_cut = re.search(r'^ *File(?: "[^"\n]+",(?:.* in| line)?)? ?$', plain, re.MULTILINE)
     return unwrapped(plain) if is_cut else plain
+
+
+def _of_record(line: re.Match[str]) -> str:
+    """Return the longest text in a log's record, which is a line of JSON."""
+    with suppress(ValueError):
+        return max((value for value in json.loads(line[0]).values() if isinstance(value, str)), key=len, default="")
+    return line[0]
 
 
 def unwrapped(text: str) -> str:

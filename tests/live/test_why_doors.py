@@ -65,6 +65,9 @@ def test_a_traceback_is_answered_as_text(tmp_path: Path) -> None:
     ended = dispatchlab_started(tmp_path, "why", "--text", "error.txt")
     assert ended.returncode == 1
     assert "boxes::area" in ended.stdout.splitlines()[0]
+    (tmp_path / "error.txt").write_text("what is this")
+    unknown = dispatchlab_started(tmp_path, "why", "--text", "error.txt")
+    assert (unknown.returncode, "no known cause" in unknown.stdout) == (3, True)
 
 
 def test_a_recorded_pytorch_answers_about_its_own_operators(tmp_path: Path) -> None:
@@ -220,6 +223,23 @@ User Stack (most recent call last):
             "cuda.py has the name of a module that PyTorch imports: Python runs cuda.py in place of that module",
             "rename cuda.py",
         ),
+        (
+            (COULD_NOT_RUN + LISTED.replace("/vision/torchvision/csrc/ops/cpu/kernel.cpp:112", "/x/boxes.py:3")).format(
+                "boxes::area"
+            ),
+            "has no kernel for CUDA: it has kernels for CPU (Library at /x/boxes.py:3)",
+            'lib.impl("area", kernel, "CUDA")',
+        ),
+        (
+            "PythonDispatcher: registered at /pytorch/PythonFallbackKernel.cpp:196 [backend fallback]\n",
+            "no known cause",
+            "this is the end of PyTorch's message: paste it from the line with `Could not run`",
+        ),
+        (
+            "RuntimeError: output with shape [3] doesn't match the broadcast shape [5, 3]",
+            "or the call is under torch.vmap, and the tensor that it writes in place is not batched",
+            "print the shapes",
+        ),
         ("what is this", "no known cause", "paste the whole text, from `Traceback` to the error"),
     ],
 )
@@ -294,6 +314,11 @@ def test_a_text_is_read_as_it_was_before_an_email_or_a_log_changed_it(lead: str,
     answer = why_text(text)
     assert (answer.code, str(answer.at)) == ("WHY606", "/home/anna/geo/b02.py:5"), text
     assert answer.error.startswith("RuntimeError: output with shape [3]")
+
+
+def test_a_text_in_a_record_of_a_log_is_read() -> None:
+    answer = why_text(json.dumps({"level": "error", "text": FUNCTORCH, "at": 3}) + "\n{not a record}\n")
+    assert (answer.code, str(answer.at)) == ("WHY606", "/home/anna/geo/b02.py:5")
 
 
 def test_a_message_inside_of_a_sentence_is_found_and_gets_no_type() -> None:

@@ -32,6 +32,18 @@ OF_SCHEMA: Final[Mapping[str, Callable[[str], str]]] = {
 }
 """Facts that are functions of the operator's schema."""
 
+OF_FAILURE: Final[Mapping[str, Callable[[Failure], str]]] = {
+    "call": lambda failure: failure.call or "the call",
+    "first_raised": lambda failure: "".join(raised.line for raised in failure.chain[-1:]),
+    "function": lambda failure: failure.at.function if failure.at else "",
+    "line": lambda failure: failure.at.text if failure.at else "",
+    "lines": lambda failure: " ".join(frame.text for frame in failure.frames),
+    "place": lambda failure: str(failure.at or ""),
+    "raised": lambda failure: "".join(raised.line for raised in failure.chain[:1]),
+    "raised_in": lambda failure: failure.stack[-1] if failure.stack else "",
+}
+"""Facts of the failure: its failing line, `raised` that ended the program, `first_raised` that caused the others."""
+
 _OPERAND: Final = re.compile(r"(?:[-+*/@%&|^<>]|\*\*|//|<<|>>)=?")
 
 
@@ -62,6 +74,8 @@ class Words(dict[str, Any]):
     def __missing__(self, name: str) -> object:
         if name in vars(Words):
             return getattr(self, name)
+        if name in OF_FAILURE:
+            return OF_FAILURE[name](self.failure)
         if hasattr(Failure, name):
             return getattr(self.failure, name)
         if hasattr(OperatorFacts, name):
@@ -125,7 +139,7 @@ class Words(dict[str, Any]):
     @property
     def registered_op(self) -> str:
         """` of NS::NAME` for the operator that the user's line registers."""
-        texts = [self.failure.call, self.line, *(frame.text for frame in self.failure.frames[::-1])]
+        texts = [self.failure.call, self["line"], *(frame.text for frame in self.failure.frames[::-1])]
         found = next((hit for text in texts if (hit := re.search(r"""["'](\w+::[\w.]+)["']""", text))), None)
         name = found[1] if found is not None else self.calling
         return f" of {name}" if name else ""
@@ -186,29 +200,9 @@ class Words(dict[str, Any]):
         return f" ({place}: `{place.text}`)" if place and place.text else ""
 
     @property
-    def place(self) -> str:
-        """FILE:LINE of the failing line."""
-        return str(self.failure.at or "")
-
-    @property
-    def line(self) -> str:
-        """The text of the failing line."""
-        return self.failure.at.text if self.failure.at else ""
-
-    @property
-    def lines(self) -> str:
-        """The texts of the failing lines."""
-        return " ".join(frame.text for frame in self.failure.frames)
-
-    @property
     def expression(self) -> str:
         """The expression that failed, or the whole line if the expression is unknown."""
-        return self.failure.call or self.line
-
-    @property
-    def call(self) -> str:
-        """The expression that failed."""
-        return self.failure.call or "the call"
+        return self.failure.call or self["line"]
 
     @property
     def own(self) -> str:
@@ -222,29 +216,11 @@ class Words(dict[str, Any]):
         return next((event.subject for event in self.failure.of("calling")), "")
 
     @property
-    def function(self) -> str:
-        """The function of the failing line."""
-        return self.failure.at.function if self.failure.at else ""
-
-    @property
-    def raised(self) -> str:
-        """The first line of the exception that ended the program, with its kind."""
-        return "".join(raised.line for raised in self.failure.chain[:1])
-
-    @property
-    def first_raised(self) -> str:
-        """The first line of the exception that caused the others, with its kind."""
-        return "".join(raised.line for raised in self.failure.chain[-1:])
-
-    @property
-    def raised_in(self) -> str:
-        """Return the function that raised the exception that ended the program, with its module."""
-        return self.failure.stack[-1] if self.failure.stack else ""
-
-    @property
     def raised_by_program(self) -> bool:
         """True when the program found a value to be wrong, not PyTorch."""
-        by_torch = re.match(r"torch(gen)?\.(?!testing\.)", self.raised_in) or "optests." in " ".join(self.failure.stack)
+        by_torch = re.match(r"torch(gen)?\.(?!testing\.)", self["raised_in"]) or "optests." in " ".join(
+            self.failure.stack
+        )
         return not by_torch and bool(self.failure.kinds & {"AssertionError", "ValueError", "SystemExit"})
 
     @property
@@ -256,7 +232,7 @@ class Words(dict[str, Any]):
     @property
     def asserted(self) -> str:
         """The failing line and the messages."""
-        return f"{self.line} {self.failure.text}"
+        return f"{self['line']} {self.failure.text}"
 
     @property
     def function_class(self) -> str:
@@ -399,7 +375,10 @@ class Words(dict[str, Any]):
         """The keys of the operator's kernels with their lines."""
         events = self.failure.registrations(self.operator.name)
         lines = {event.detail: str(event.at) for event in events if event.kind == "impl" and event.at}
-        sites = {key: lines.get(key) or short_site(site) for key, site in self.operator.kernels.items()}
+        sites = {
+            key: lines.get(key) or re.sub(r"^(?=.*\.py:\d+$)", "Library at ", short_site(site))
+            for key, site in self.operator.kernels.items()
+        }
         return listed(f"{key} ({site})" if site else key for key, site in sites.items())
 
     @property

@@ -31,6 +31,7 @@ _KEPT_OUTPUT: Final = 200_000
 _NEXT: Final = Fix(
     text="paste the whole text, from `Traceback` to the error; or run the program: dispatchlab why PROGRAM.py"
 )
+_ABOVE: Final = Fix(text="this is the end of PyTorch's message: paste it from the line with `Could not run`")
 _RUN: Final = Fix(text="run the program: dispatchlab why PROGRAM.py")
 _UNDECIDED: Final = re.compile(r"(?:Assertion|Recursion|Type|Value|Key)Error|AttributeError: (?!module )")
 """Exceptions of a program's own line whose cause may be the dispatcher; only a run of the program shows it."""
@@ -112,7 +113,7 @@ def why_text(text: str, source: str = "", events: str = "") -> Answer:
     if answer.code == "WHY919" and not events and _UNDECIDED.match(answer.error):
         asserted = answer.cause.removeprefix("not the dispatcher: ")
         return replace(answer, cause=f"cannot tell from the text: {asserted}", fixes=(Trial(_RUN, "not tried"),))
-    fix = _RUN if "Traceback (" in text else _NEXT
+    fix = _RUN if "Traceback (" in text else _ABOVE if "[backend fallback]\n" in f"{text}\n" else _NEXT
     return answer if answer.code else replace(answer, fixes=(Trial(fix, "not tried"),))
 
 

@@ -32,7 +32,7 @@ def collected(words: Words) -> Mapping[str, object] | None:
         held = () if "local" in words else words.operator.kernels
         gone = [e for e in events if e.subject.partition(".")[0] == name and e.detail not in held]
     else:
-        named = [e for e in events if e.subject.partition("::")[2].partition(".")[0] in words.line]
+        named = [e for e in events if e.subject.partition("::")[2].partition(".")[0] in words["line"]]
         gone = named or list(events)
     if not gone:
         return None
