@@ -41,6 +41,10 @@ def test_a_first_run_writes_three_files_and_adds_the_options_of_pytest(checkout:
     assert "verdict: order-independent" in after["dispatch-scenarios/expect/my_ops.txt"]
     assert "dispatchlab check my_ops" in after[".github/workflows/dispatchlab.yml"]
     assert "  edited  pyproject.toml" in result.stdout
+    assert result.stdout.endswith(
+        "  dispatchlab check my_ops\n"
+        "  dispatchlab check my_ops --write-baseline FILE  # if it has findings that you accept\n"
+    )
     assert after["pyproject.toml"] == before["pyproject.toml"] + (
         "\n[tool.pytest.ini_options]\n"
         'dispatchlab_scenarios = ["dispatch-scenarios"]\n'

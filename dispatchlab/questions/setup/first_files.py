@@ -248,6 +248,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield f"  pytest {plan.run}"
     if plan.module is not None:
         yield f"  dispatchlab check {plan.module}"
+        yield f"  dispatchlab check {plan.module} --write-baseline FILE  # if it has findings that you accept"
 
 
 def workflow(folder: str, module: str | None, *, sarif: bool) -> str:
