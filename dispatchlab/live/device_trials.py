@@ -13,7 +13,8 @@ from dispatchlab.live.failure.operator_facts import privateuse1_name
 from dispatchlab.live.failure.torch_watch import note_result
 from dispatchlab.live.trials.inputs import Inputs, NothingTriedError, generated, tensors_of
 from dispatchlab.live.trials.subject import NotNeededError, Subject, Trial, WrongResultError, difference
-from dispatchlab.model.dump_format import parse_table
+from dispatchlab.model.dump_format import Provenance, parse_table
+from dispatchlab.model.keys import DispatchKey
 from dispatchlab.registries.model import read_dump
 
 _KEYS: Final = {"fake": "Meta", "backward": "Autograd", "vmap": "FuncTorchBatched", "autocast": "Autocast"}
@@ -33,9 +34,10 @@ def own_trial(
     was = read_dump(before[operator]) if operator in before else None
     if was is None or was.schema is None:
         return None
-    old = {(kernel.key, kernel.debug) for kernel in was.kernels}
-    new = [kernel for kernel in read_dump(after[operator]).kernels if (kernel.key, kernel.debug) not in old]
-    added, debugs = {str(kernel.key) for kernel in new}, {kernel.debug for kernel in new}
+    old = {(str(kernel.key), kernel.debug) for kernel in was.kernels}
+    new = {(str(kernel.key), kernel.debug) for kernel in read_dump(after[operator]).kernels} - old
+    fallback = "" if new else fallback_text(operator)
+    added, debugs = map(set, zip(*(new or {("PrivateUse1", fallback)}), strict=True))
     backend = privateuse1_name() if any("PrivateUse1" in key for key in added) else ""
 
     def run(subject: Subject, name: str, trial: Trial) -> None:
@@ -46,13 +48,19 @@ def own_trial(
             trial(subject)
             raise NotNeededError("no call was made")
         elif name == "call" and here:
-            call_on_device(subject, backend)
+            call_on_device(subject, backend, RecursionError if fallback else Exception)  # a fallback may refuse calls
         else:
             with suppress(Exception):
                 subject.choose()  # for the trials that reach other keys
             raise NothingTriedError(f"no input on {backend or ' and '.join(sorted(added))}")
 
     return run
+
+
+def fallback_text(operator: str) -> str:
+    """Return the debug text of the fallback that serves an operator on the device of a package; empty without one."""
+    row = parse_table(torch._C._dispatch_dump_table(operator)).get(DispatchKey.PrivateUse1)
+    return row.debug if row is not None and row.provenance is Provenance.FALLBACK and not row.fallthrough else ""
 
 
 def _runs_on(device: str, operator: str, debugs: Collection[str]) -> bool:
@@ -64,12 +72,11 @@ def _runs_on(device: str, operator: str, debugs: Collection[str]) -> bool:
         return False
     table = parse_table(torch._C._dispatch_dump_table(operator))
     keys = str(torch._C._dispatch_keys(tensor)).removeprefix("DispatchKeySet(").removesuffix(")").split(", ")
-    running = (row.debug for key, row in table.items() if str(key) in keys and not str(key).startswith("Autocast"))
-    return any(debug in debugs for debug in running)
+    return any(row.debug in debugs for key, row in table.items() if str(key) in keys and "Autocast" not in str(key))
 
 
-def call_on_device(subject: Subject, device: str) -> None:
-    """Call an operator on the device of a backend, and compare with the CPU, which takes the same inputs."""
+def call_on_device(subject: Subject, device: str, counts: type[Exception] = Exception) -> None:
+    """Call an operator on the device of a backend, and compare with the CPU; only exceptions of one class count."""
     passed, failed = False, list[tuple[Exception, Inputs]]()
     has_device = any(argument.name == "device" for argument in subject.op._schema.arguments)
     for inputs in subject.given or generated(subject.op, "cpu", subject.seed):
@@ -85,7 +92,7 @@ def call_on_device(subject: Subject, device: str) -> None:
         try:
             found = subject.call(moved)
         except Exception as error:
-            failed.append((error, plain))
+            failed += [(error, plain)] * isinstance(error, counts)
             continue
         passed = True
         note_result(subject.watch, subject.name, (moved.positional, moved.named), found)

@@ -61,5 +61,6 @@ def test_trials_find_the_cause_of_a_page(code: str, tmp_path: Path) -> None:
         folder.mkdir()
         (folder / "package.py").write_text(part(cause, title)[1], encoding="utf-8")
         with trial_process(TrialRequest(("package",), (str(folder), *sys.path))) as process:
+            process.facts()
             found = {answer.code for _, answer in process.runs(300) if answer is not None}
         assert (code in found) == (title == "Fails"), found

@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 
+from dispatchlab.live.bridge.torch import ImportFailedError
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.check.trials import Run, TrialRequest, TrialsFailedError, trial_process, trials_answer
 from dispatchlab.questions.lint.rule import Finding, Level, grouped
@@ -36,6 +38,8 @@ def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
         file = str(tmp_path / "inputs.py") if inputs else ""
         request = TrialRequest(names, (str(tmp_path), *sys.path), file, whole, seed)
         with trial_process(request) as process:
+            with suppress(ImportFailedError):
+                process.facts()
             return process.runs(limit_s)
 
     return run
@@ -576,6 +580,27 @@ def test_the_kernels_of_a_backend_run_on_its_device(tried: Try) -> None:
     assert finding.message.startswith(
         "the kernel of aten::add.Tensor at module0.py:24 returned a tensor on cpu, but its input is on npu; found by"
     )
+
+
+def test_a_fallback_of_a_backend_is_called(tried: Try) -> None:
+    backend = BACKEND.replace("ADD", "return Npu(a.data_np + alpha * b.data_np)")
+    fallback = """
+everything = torch.library.Library("_", "IMPL")
+def again(op, *args, **kwargs): RUN
+everything.fallback(again, "PrivateUse1")
+"""
+    found = tried(backend + fallback.replace("RUN", "return op(*args, **kwargs)"))
+    (finding,) = [each for each in findings(found) if each.operator == "aten::trace"]
+    assert finding.code == "WHY307"
+    assert finding.message.startswith("the fallback for PrivateUse1, registered with module0.py:31, calls the operator")
+    assert finding.fix.startswith("def again(op, *args, **kwargs):\n")
+    moving = "return torch.utils._pytree.tree_map_only(torch.Tensor, lambda t: t.cpu(), op(*[t.cpu() for t in args]))"
+    (finding,) = [
+        each for each in findings(tried(backend + fallback.replace("RUN", moving))) if "trace" in each.operator
+    ]
+    assert finding.code == "WHY212"
+    refusing = runs(tried(backend + fallback.replace("RUN", 'raise NotImplementedError(f"no {op}")')))
+    assert refusing["aten::trace", "call"].status == "no input"
 
 
 def test_a_kernel_for_an_operator_of_others_is_tried_where_a_call_reaches_it(tried: Try) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from dispatchlab.errors import did_you_mean
 from dispatchlab.live.bridge.torch import ImportFailedError
-from dispatchlab.live.device_trials import own_trial
+from dispatchlab.live.device_trials import fallback_text, own_trial
 from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
 from dispatchlab.live.failure.program_watch import ProgramWatch, frames_of, raised_of
 from dispatchlab.live.failure.torch_watch import start
@@ -52,6 +52,7 @@ _trials: Final[list[ProcessCopy]] = []
 _results: Final = tempfile.TemporaryFile()  # noqa: SIM115  # the planned trials, then each result as it comes
 _failed_imports: Final[list[Run]] = []
 _BACKENDS: Final = ("CPU", "CUDA", "MPS", "XPU", "HPU", "XLA", "MTIA", "PrivateUse1")
+_SERVED: Final = ("aten::relu", "aten::trace")  # a fallback serves one of them, as few backends have both
 _ABOUT: Final = ("define", "impl", "custom_op")
 
 
@@ -146,6 +147,8 @@ def _runs(request: TrialRequest, watch: ProgramWatch, before: Mapping[str, str])
         and not ownership.is_own_operator(read_dump(dump))
         and is_chosen(operator, request.operators)
     ]
+    served = [name for name in _SERVED if name not in operators and is_chosen(name, request.operators)]
+    operators += [*filter(fallback_text, served)][:1]
     trials = [name for name in TRIALS if request.whole or name not in COMPILED]
     yield [TrialRun(operator=each, trial=name, status="not tried") for each in operators for name in trials]
     yield from ((run, _answer(run, watch)) for run in _registration_runs(watch))

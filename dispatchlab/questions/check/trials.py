@@ -6,12 +6,11 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.live.bridge.torch import ImportFailedError
 from dispatchlab.model.failure import Position
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.check.report import Answer as Answered
@@ -88,8 +87,7 @@ class TrialProcess:
     """
 
     def __init__(self, engine: LiveEngine, request: TrialRequest) -> None:
-        self._engine, self._request = engine, request
-        self._started, self._foreign = False, frozenset[str]()
+        self._engine, self._request, self._foreign = engine, request, frozenset[str]()
 
     def facts(self) -> PackageFacts:
         """Import the packages, start the trials, and return the facts of the import.
@@ -98,20 +96,16 @@ class TrialProcess:
             ImportFailedError: a package cannot be imported.
             DispatchLabError: PyTorch cannot be used.
         """
-        self._started = True
         found: PackageFacts = self._engine.ask(f"{_WORKER}:facts_and_trials", self._request)
         self._foreign = frozenset(found.record.foreign(self._request.packages))
         return found
 
     def runs(self, limit_s: float) -> list[Run]:
-        """Return the results of the trials, without operators that only other packages register.
+        """Return the results of the trials after `facts`, without operators that only other packages register.
 
         Raises:
             TrialsFailedError: the process ended without an answer, or the inputs cannot be read.
         """
-        if not self._started:
-            with suppress(ImportFailedError):
-                self.facts()
         found: list[Run] | str = self._engine.ask(f"{_WORKER}:trial_runs", limit_s)
         if isinstance(found, str):
             raise TrialsFailedError(found)

@@ -22,8 +22,6 @@ _MOODS: dict[Way, b.Mood] = {
     Way.DIRECT: "kernel",
     Way.COMPOSITE: "composite",
     Way.FALLBACK: "fallback",
-    Way.AMBIGUOUS: "bad",
-    Way.MISSING: "bad",
 }
 
 
@@ -63,7 +61,9 @@ def _blocks(report: CoverageReport) -> Iterator[b.Block]:
     yield b.Table("", ("way", "operators", "part", "what runs"), tuple(_way(report, way, total) for way in Way))
     rows = tuple(_row(one) for one in found.operators if not report.listed or one.filled.way in report.listed)
     table = b.Table("", ("operator", "way", "kernel"), rows)
-    title = f"{len(rows):,}, {' and '.join(map(str, report.listed)) or 'of all ways: see --list'}"
+    title = (
+        f"{len(rows):,}, {' and '.join(map(str, report.listed)) or 'of all ways; --list WAY lists those of one way'}"
+    )
     yield b.Section("Operators", (b.Folded(title, (table,), is_open=bool(report.listed)),))
 
 
@@ -71,7 +71,7 @@ def _way(report: CoverageReport, way: Way, total: int) -> b.Row:
     number = len(report.coverage.by(way))
     sources = report.coverage.sources(way) if way is Way.COMPOSITE else ()
     at = ", ".join(f"{key} {count:,}" for key, count in sources)
-    meter = b.Meter(number, total, f"{way}: part of all operators", _MOODS[way])
+    meter = b.Meter(number, total, f"{way}: part of all operators", _MOODS.get(way, "bad"))
     part = b.Cell((f"{100 * number / total:.1f} %", meter), "number", number)
     return (b.Cell(str(way), "name"), number, part, f"{_MEANING[way]}{f': {at}' if at else ''}")
 

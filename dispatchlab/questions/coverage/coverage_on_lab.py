@@ -45,15 +45,9 @@ def coverage_report(
         raise EmptySourceError((name,))
     semantics = for_registry(model_for(recorded.torch))
     found = coverage(recorded, key, Fill(semantics, recorded.fallbacks), name=name, operators=operators)
-    return CoverageReport(found, tuple(listed), _no_answer(recorded, key, name))
-
-
-def _no_answer(recorded: Recorded, key: DispatchKey, name: str) -> str:
-    """Return why nothing is known about a backend that needs another build; else empty."""
-    backend = backend_named(key)
-    if backend is None or not is_in_tree(backend) or has_kernels_for(recorded.torch, recorded.imports, backend):
-        return ""
-    return no_answer(name, recorded.torch, backend)
+    backend = backend_named(key) or ""
+    other = is_in_tree(backend) and not has_kernels_for(recorded.torch, recorded.imports, backend)
+    return CoverageReport(found, tuple(listed), no_answer(name, recorded.torch, backend) if other else "")
 
 
 class Fill:
