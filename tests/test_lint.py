@@ -361,7 +361,7 @@ def test_two_kernels_in_python_at_one_key_are_a_warning_with_both_lines(tmp_path
     (finding,) = lint(tmp_path / "registrations.yaml", select=("DL002",)).findings
     assert finding.level is Level.WARNING
     assert finding.message == (
-        "the kernel from my_package/ops.py:7 overrides that of my_package/ops.py:3, which never runs"
+        "the kernel from my_package/ops.py:7 overrides that of my_package/ops.py:3, which no longer runs"
     )
     assert finding.fix == "remove one of the kernels, or register it at another key"
 

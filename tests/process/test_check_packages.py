@@ -282,6 +282,22 @@ def test_what_an_init_imports_has_one_order_and_no_finding_about_another(planted
     )
 
 
+def test_a_module_that_the_package_does_not_import_has_no_order_that_its_imports_fix(tmp_path: Path) -> None:
+    fast = """\
+import torch
+LIB = torch.library.Library("opt", "FRAGMENT")
+LIB.impl("scale", lambda x: x * 2, "CPU")
+"""
+    ops = fast.replace('"FRAGMENT")', '"DEF")\nLIB.define("scale(Tensor x) -> Tensor")')
+    for imports, notes in (("ops", 0), ("ops, fast", 1)):
+        folder = tmp_path / imports.replace(", ", "_")
+        folder.mkdir()
+        _, found = checked(module(folder, "opt", __init__=f"from opt import {imports}\n", ops=ops, fast=fast), "opt")
+        (shadowed,) = [one for one in answer(found, "lint")["findings"] if one["code"] == "DL002"]
+        assert "opt/fast.py:3 overrides that of opt/ops.py:4, which no longer runs" in shadowed["message"]
+        assert sum("import sorter" in note for note in answer(found, "order")["notes"]) == notes
+
+
 def test_operators_that_are_chosen_are_run_and_shown_alone(planted: Path) -> None:
     _, found = checked(planted, "--operator", "planted::scale")
     assert {one["operator"] for each in found["answers"] for one in each["findings"]} == {"planted::scale"}

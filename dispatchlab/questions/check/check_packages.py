@@ -201,7 +201,10 @@ def _with_fixed_orders(report: CheckReport) -> CheckReport:
     fixed = [
         fixed_text([owner(debug) for debug in one.owners], str(one.key), one.operator, report.packages[0])
         for one in report.findings
-        if one.code == "DL002" and NEVER_RUNS in one.message and len({*map(file_in, one.owners)}) > 1
+        if one.code == "DL002"
+        and NEVER_RUNS in one.message
+        and len(files := {*map(file_in, one.owners)}) > 1
+        and {file.removesuffix(".py").replace("/", ".") for file in files}.isdisjoint(report.later)
     ]
     if not fixed:
         return report

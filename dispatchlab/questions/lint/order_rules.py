@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _KEYS_SHOWN = 4
-NEVER_RUNS = "which never runs"
+NEVER_RUNS = "which no longer runs"
 """What DL002 says of a kernel that loses in every order of imports."""
 
 
