@@ -300,7 +300,10 @@ def test_a_scenario_decides_which_overload_is_tried_first(tmp_path: Path) -> Non
             "no overload of aten::add takes (cpu, [1]):\n  aten::add.",
         ),
         (["aten::relu", "cpu", "1"], "aten::relu(Tensor self) -> Tensor: takes 1 positional argument but 2 were given"),
-        (["aten::relu", "npu"], "is known with --from PACKAGE, and is privateuse1 without"),
+        (
+            ["aten::relu", "npu"],
+            "tensor: if a package gives its backend this name, add --from PACKAGE, or write privateuse1",
+        ),
         (
             ["aten::relu", "cpu+autocast"],
             "'autocast' does not describe a tensor, it is a mode of the call; to make the call under it: "

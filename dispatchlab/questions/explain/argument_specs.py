@@ -342,7 +342,7 @@ def _device(word: str, privateuse1: str = "") -> DeviceType:
         elif name in _MODES:
             more = f", it is a mode of the call; to make the call under it: --mode {name}"
         elif name in _NAMES_OF_PACKAGES:
-            more = "; a device that a package names is known with --from PACKAGE, and is privateuse1 without"
+            more = ": if a package gives its backend this name, add --from PACKAGE, or write privateuse1"
         raise ArgumentSpecError(f"{word!r} does not describe a tensor{more}")
     return DeviceType(name)
 
