@@ -199,6 +199,14 @@ def test_what_was_collected_or_replaced_is_found(tried: Try) -> None:
     }
 
 
+def test_only_the_chosen_operators_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "module0.py").write_text(GONE, encoding="utf-8")
+    request = TrialRequest(("module0",), (str(tmp_path), *sys.path), operators=("own::same",))
+    with trial_process(request) as process:
+        assert {run.operator for run, _ in process.runs(300)} == {"own::same"}
+
+
 def test_a_function_that_recurses_is_one_finding_for_all_operators_that_call_it(tried: Try) -> None:
     source = """
 import torch

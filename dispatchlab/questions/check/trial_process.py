@@ -151,7 +151,8 @@ def _runs(request: TrialRequest, watch: ProgramWatch, before: Mapping[str, str])
     operators += [*filter(fallback_text, served)][:1]
     trials = [name for name in TRIALS if request.whole or name not in COMPILED]
     yield [TrialRun(operator=each, trial=name, status="not tried") for each in operators for name in trials]
-    yield from ((run, _answer(run, watch)) for run in _registration_runs(watch))
+    made = (run for run in _registration_runs(watch) if is_chosen(run.operator, request.operators))
+    yield from ((run, _answer(run, watch)) for run in made)
     given = read_inputs(request.inputs) if request.inputs else {}
     for unknown in given.keys() - dumps:
         raise InputsError(f"{request.inputs}: there is no operator {unknown}{did_you_mean(unknown, operators)}")
