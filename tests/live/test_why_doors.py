@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,15 @@ def test_the_exit_code_is_the_programs_and_1_with_an_answer(tmp_path: Path) -> N
     assert "KeyError" in ended.stdout
     assert ended.stderr.startswith('Traceback (most recent call last):\n  File "')
     assert "runpy" not in ended.stderr
+
+
+def test_the_frames_of_a_recursion_are_printed_once(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("def a(): b()\n\ndef b(): a()\n\na()\n")
+    lines = dispatchlab_started(tmp_path, "why", "program.py").stderr.splitlines()
+    assert len(lines) < 20
+    (repeated,) = [line for line in lines if "repeated" in line]
+    assert re.fullmatch(r"  \[Previous 2 frames repeated \d{3} more times\]", repeated)
+    assert lines[-1].startswith("RecursionError: ")
 
 
 def test_the_page_and_the_readme_print_what_runs(tmp_path: Path) -> None:

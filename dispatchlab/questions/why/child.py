@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import pickle
+import re
 import runpy
 import subprocess
 import sys
@@ -17,14 +18,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from traceback import print_exception
+from traceback import format_exception
 
 from dispatchlab.live.failure.program_watch import CHILDREN, ProgramWatch, events_in_children
 from dispatchlab.live.failure.torch_watch import after, start
 from dispatchlab.model.failure import Fix, Trial
 from dispatchlab.questions.why.diagnose import Answer
 from dispatchlab.questions.why.exception import why_exception
+from dispatchlab.views.formatting import counted
 
+_REPEATED = re.compile(r"((?:  File .*\n(?:    .*\n)*){1,9}?)\1{3,}")  # frames of a traceback, as of a recursion
 _AGAIN_S = 300
 _AGAIN = """\
 {}
@@ -95,8 +98,13 @@ def _show(error: BaseException) -> None:
     at = error.__traceback__
     while at is not None and at.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>"):
         at = at.tb_next
-    print_exception(type(error), error, at)
+    sys.stderr.write(_REPEATED.sub(_once, "".join(format_exception(type(error), error, at))))
     sys.stderr.flush()
+
+
+def _once(repeated: re.Match[str]) -> str:
+    frames = counted(repeated[1].count("  File "), "frame")
+    return f"{repeated[1]}  [Previous {frames} repeated {len(repeated[0]) // len(repeated[1]) - 1} more times]\n"
 
 
 def _answer(error: BaseException, watch: ProgramWatch, program: Sequence[str]) -> Answer:
