@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
+from dispatchlab.questions.coverage.program_coverage import NeededKernel, ProgramCoverage, program_coverage_view
+from dispatchlab.views.blocks import Line
 from tests.live.npu_programs import BY_HAND, source
 
 RUN = """
@@ -64,6 +66,19 @@ def test_a_program_without_a_call_on_the_device_fails(tmp_path: Path) -> None:
     done = subprocess.run([*command, "--program", str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert "no call reaches the device; have it name npu, and leave out its import of the backend" in done.stdout
+
+
+def test_the_headline_counts_the_operators_that_the_fallback_serves() -> None:
+    kernels = (
+        NeededKernel(name, "", 1, by, is_core=False)
+        for name, by in (("a::b", "own"), ("a::c", "fallback"), ("a::d", "fallback"))
+    )
+    found = ProgramCoverage("npu.yaml", "npu", has_fallback=True, programs=(), kernels=tuple(kernels))
+    document = program_coverage_view(found).document
+    assert document is not None
+    headline, *_ = document(found).blocks
+    text = "1 kernel is needed: 0 to be written, 1 there; the fallback serves 2 more operators"
+    assert headline == Line(text, "strong")
 
 
 def test_the_command_lists_the_kernels_that_a_program_needs(tmp_path: Path) -> None:

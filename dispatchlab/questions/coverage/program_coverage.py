@@ -165,9 +165,10 @@ def _needed(found: ProgramCoverage) -> str:
         return "no kernel is needed: the fallback serves every call" if found.kernels else "no call reaches the device"
     seen = " as far as is seen" if any(one.error or one.unserved for one in found.programs) else ""
     verb = "is" if len(needed) == 1 else "are"
-    return (
-        f"{counted(len(needed), 'kernel')} {verb} needed{seen}: {missing} to be written, {len(needed) - missing} there"
-    )
+    others = len(found.kernels) - len(needed)
+    served = f"; the fallback serves {counted(others, 'more operator')}" * bool(others)
+    text = f"{counted(len(needed), 'kernel')} {verb} needed{seen}: {missing} to be written"
+    return f"{text}, {len(needed) - missing} there{served}"
 
 
 def _program(one: ProgramOnDevice, found: ProgramCoverage) -> Iterator[Line]:
