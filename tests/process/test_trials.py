@@ -204,6 +204,7 @@ def test_only_the_chosen_operators_are_counted(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "module0.py").write_text(GONE, encoding="utf-8")
     request = TrialRequest(("module0",), (str(tmp_path), *sys.path), operators=("own::same",))
     with trial_process(request) as process:
+        process.facts()
         assert {run.operator for run, _ in process.runs(300)} == {"own::same"}
 
 
