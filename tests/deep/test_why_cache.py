@@ -27,3 +27,33 @@ def test_code_that_was_compiled_for_another_schema_is_found(
     else:
         assert outcome.answer is not None
         assert outcome.answer.code == code, outcome.answer.cause
+
+
+PACK = """\
+import torch
+
+@torch.library.custom_op("boxes::pack", mutates_args=())
+def pack(x: torch.Tensor) -> torch.Tensor:
+    return (x[:, ::2] + x[:, 1::2]).contiguous()
+
+@pack.register_fake
+def _(x):
+    return x.new_empty(x.shape[0], WIDTH)
+
+torch.compile(lambda x: pack(x) * 2, fullgraph=True)(torch.ones(4, 8))
+"""
+
+
+def test_code_that_was_compiled_for_another_fake_kernel_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    codes = []
+    for width in ("x.shape[1]", "x.shape[1] // 2"):  # wrong, then right
+        (tmp_path / "program.py").write_text(PACK.replace("WIDTH", width), encoding="utf-8")
+        answer = why_program(["program.py"], quiet=True).answer
+        assert answer is not None
+        codes.append(answer.code)
+    assert codes == ["WHY403", "WHY721"]
+    assert "compiled for an earlier fake kernel of boxes::pack" in answer.cause

@@ -227,6 +227,6 @@ def frames_of(error: BaseException, watch: ProgramWatch) -> tuple[tuple[Position
         if "from user code:" in plain_text(error) and watch.is_users(match[1])
     )
     hidden = len(list(raw_chain(error))) > len(list(raw_chain(error, hidden=False)))
-    last = tuple(frame for frame in inner[-1:] if hidden and frame not in found)
+    last = tuple(frame for frame in inner[-2:] if hidden and frame not in found)
     known = (*found, *traced, *last)
     return (*known, *inner_frame(plain_text(error), known)), tuple(functions)

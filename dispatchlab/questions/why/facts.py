@@ -282,16 +282,16 @@ class Words(dict[str, Any]):
 
     @property
     def fake_op(self) -> str:
-        """The operator whose fake kernel has the failing line."""
-        at, best, line = self.failure.at, "", 0
-        told = self.failure.search(r"\nCaused by: .* in \w+\)")  # a stack that compile cuts off
-        for event in self.failure.of("custom_op", "define", "register_fake") if at and (told or self.in_fake) else ():
-            facts = self.failure.registry.operator(event.subject)
-            path, _, first = facts.fake.rpartition(":") if facts is not None else ("", "", "")
-            is_near = at and Path(path).name == Path(at.file).name and first.isdigit() and line < int(first) <= at.line
-            if at and is_near and (not told or at.line < int(first) + len(getblock(getlines(path)[int(first) - 1 :]))):
-                best, line = facts.name if facts else "", int(first)
-        return best
+        """The operator whose fake kernel has the failing line, or the line of the program that led to it."""
+        cut = self.in_fake or self.failure.search(r"\nCaused by: .* in \w+\)")  # compile cuts the stack off
+        for at in reversed(self.failure.frames) if cut else ():
+            for event in self.failure.of("custom_op", "define", "register_fake"):
+                facts = self.failure.registry.operator(event.subject) or OperatorFacts("")
+                path, _, first = facts.fake.rpartition(":")
+                near = Path(path).name == Path(at.file).name
+                if near and 0 <= at.line - int(first) < len(getblock(getlines(path)[int(first) - 1 :])):
+                    return facts.name
+        return ""
 
     @property
     def in_fake(self) -> bool:
