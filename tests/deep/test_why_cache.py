@@ -49,11 +49,11 @@ def test_code_that_was_compiled_for_another_fake_kernel_is_found(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
-    codes = []
+    answers = []
     for width in ("x.shape[1]", "x.shape[1] // 2"):  # wrong, then right
         (tmp_path / "program.py").write_text(PACK.replace("WIDTH", width), encoding="utf-8")
         answer = why_program(["program.py"], quiet=True).answer
         assert answer is not None
-        codes.append(answer.code)
-    assert codes == ["WHY403", "WHY721"]
-    assert "compiled for an earlier fake kernel of boxes::pack" in answer.cause
+        answers.append(answer)
+    assert [answer.code for answer in answers] == ["WHY403", "WHY721"]
+    assert "compiled for an earlier fake kernel of boxes::pack" in answers[-1].cause
