@@ -92,7 +92,8 @@ def call_on_device(subject: Subject, device: str, counts: type[Exception] = Exce
         try:
             found = subject.call(moved)
         except Exception as error:
-            failed += [(error, plain)] * isinstance(error, counts)
+            if isinstance(error, counts):
+                failed.append((error, plain))
             continue
         passed = True
         note_result(subject.watch, subject.name, (moved.positional, moved.named), found)

@@ -65,8 +65,8 @@ def _events(frame: FrameType, watch: ProgramWatch, error: BaseException) -> Iter
 
 def _named_classes(error: BaseException, watch: ProgramWatch) -> list[Any]:
     """Return what the message, and the modes that the program entered, name in any module."""
-    modes = [event.subject for event in watch.events if event.kind == "entered mode"]
-    named = set(re.findall(r"\w+", f"{error} {modes}"))
+    named = set(re.findall(r"\w+", str(error)))
+    named.update(event.subject for event in watch.events if event.kind == "entered mode")
     spaces = [getattr(module, "__dict__", {}) for module in [*sys.modules.values()]]
     return [names[name] for names in spaces for name in sorted(named & names.keys())]
 

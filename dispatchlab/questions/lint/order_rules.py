@@ -110,10 +110,10 @@ def _order(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[
         for reason in reasons:
             if reason.cause is Cause.STALE and name in by_name:
                 yield _stale(by_name[name], reason, packages, now.pop(name, ""))
-    for name, text in now.items():  # slots that a released kernel left stale
+    for name in (name for name in now if now[name]):  # slots that a released kernel left stale
         debugs = tuple(kernel.debug for kernel in by_name[name].kernels)
         fix = "register its kernels before the first call, and release none"
-        yield from [Found(name, None, text, debugs, Level.WARNING, cause="released", fix=fix)] * bool(text)
+        yield Found(name, None, now[name], debugs, Level.WARNING, cause="released", fix=fix)
 
 
 def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages, now: str) -> Found:

@@ -218,9 +218,8 @@ class Words(dict[str, Any]):
     @property
     def raised_by_program(self) -> bool:
         """True when the program found a value to be wrong, not PyTorch."""
-        by_torch = re.match(r"torch(gen)?\.(?!testing\.)", self["raised_in"]) or "optests." in " ".join(
-            self.failure.stack
-        )
+        stack = " ".join(self.failure.stack)
+        by_torch = re.match(r"torch(gen)?\.(?!testing\.)", self["raised_in"]) or "optests." in stack
         return not by_torch and bool(self.failure.kinds & {"AssertionError", "ValueError", "SystemExit"})
 
     @property
