@@ -111,10 +111,10 @@ def edited_texts(scenario: Scenario, fix: str) -> Iterator[str]:
     body, _, last = fix.partition("; then write ")
     for words in re.split(r", or (?=drop |register |always |import |never |release )", body):
         fields = dict(re.findall(r"`(\w+): (.*?)`(?=$|[;,) ])", f"{words} {last}"))
-        what, _, rest = re.sub(r" \((in the scenario: |dropping ).*", "", words).partition(" ")
+        what, _, rest = re.sub(r",? \(?(or give the operator |in the scenario: |dropping ).*", "", words).partition(" ")
         named = [
             {at for at in range(len(scenario.registrations)) if is_named(scenario, at, name)}
-            for name in re.split(r", | and | or ", rest.removeprefix("or rename ").removeprefix("all but one of "))
+            for name in re.split(r", | and | or ", rest.removeprefix("all but one of "))
         ]
         if what == "drop":
             assert all(len(numbers) == 1 for numbers in named), (fix, named)

@@ -241,14 +241,12 @@ class _Pair:
             kernel, made = self._short(functions["register_kernel"]), self._short(functions["custom_op"])
             text = f"if {self._names([functions['register_kernel']])} comes after "
             text += f"{self._names([functions['custom_op']])}, PyTorch puts {kernel} into the library of {made}, "
-            text += (
-                f"and the release of {made} also removes {kernel}. If before, {kernel} has its own library, and stays"
-            )
+            text += f"and a release of {made} removes {kernel}, too. If before, {kernel} has its own library, and stays"
             return _cause(text, parts, (first, *more))
         named = [index for index in parts if (text := owner(shown_text(self.registrations[index]))) and text in first]
         members = tuple(named if len(named) > 1 else parts)
         if functions.keys() == {"custom_op"}:
-            text = f"{self._names(members)} have the same name; the later one destroys all that the earlier one"
+            text = f"{self._names(members)} define the same operator; the later one destroys all that the earlier one"
             return _cause(f"{text} registered", members, (first, *more))
         if brought := ", ".join(self._brought(first, members)):
             first = f"{first} ({brought})"
@@ -360,8 +358,8 @@ class _Pair:
             after = f" after {self._names(met)}" if met else ""
             key = re.search(r"^\+  key: (\w+)$", self.example.diff, re.MULTILINE)
             left = f"a second try is refused: {accepted}"
-            if key and isinstance(self.registrations[last], Fallback):
-                left = f"by then {self._short(last)} is set at {key[1]}, another key of the same alias, and stays there"
+            if key and isinstance(fallback := self.registrations[last], Fallback):
+                left = f"by then {self._short(last)} is set at {key[1]}, another key of {fallback.key}, and stays there"
             return _cause(f"{who} is refused{after}, because {refusals[last]}. But {left}. {_NO_TRACE}", (*met, last))
         if accepted is not None:
             texts = []
@@ -439,7 +437,8 @@ class _Pair:
                 yield f"drop {', or '.join(map(self._shorts, dropped[:2]))} (dropping fewer is not enough){fields}"
             else:
                 is_named = {_function(self.registrations[index]) for index in every} == {"custom_op"} and len(every) > 1
-                yield f"drop{' or rename' * is_named} {' or '.join(map(self._short, every))}{fields}"
+                renamed = ", or give the operator of one of them another name" * is_named
+                yield f"drop {' or '.join(map(self._short, every))}{renamed}{fields}"
 
     def _keep(self, members: Sequence[int], fixes: Fixes) -> Iterator[str]:
         if fixes.order is None:
@@ -458,8 +457,8 @@ class _Pair:
             text = f"never release {self._shorts(members)}" if is_alone else "release nothing"
         elif not modules and not releases:
             text += f", and never release {'any' if len(names) > 2 else 'either'} of them"
-            left = "leaves stale slots, too" if self._stale() else "does not restore what was there before"
-            text += f", because a release {left}" * (self.example.flaw is not Flaw.UNDO)
+            leaves = self.example.flaw is not Flaw.UNDO and self._stale() is not None
+            text += ", because a release leaves stale slots, too" * leaves
         yield text + self._fields(fixes.order)
 
     def _fields(self, change: Change) -> str:
