@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from importlib.util import find_spec
 from typing import ClassVar, dataclass_transform
@@ -406,10 +407,11 @@ class UnknownOperatorError(DispatchLabError):
     def __str__(self) -> str:
         sentence = no_operator(self.asked, self.known, source=self.source)
         package, colons, _ = self.asked.partition("::")
-        is_known = package in sys.stdlib_module_names or any(name.startswith(f"{package}::") for name in self.known)
-        if package.isidentifier() and not is_known and find_spec(package) is not None:
-            how = "" if colons else ", and --list lists its operators"
-            return f"{sentence.partition(';')[0]}; {package} is a package, which --from {package} imports{how}"
+        known = {"__main__", *sys.stdlib_module_names, *(name.partition("::")[0] for name in self.known)}
+        with suppress(ImportError, ValueError):  # a module without a spec
+            if package.isidentifier() and package not in known and find_spec(package) is not None:
+                how = f"--from {package} imports{'' if colons else ', and --list lists its operators'}"
+                return f"{sentence.partition(';')[0]}; {package} is a package, which {how}"
         if sentence.endswith("?") or not sentence.startswith("there is no"):
             return sentence
         if not self.known:

@@ -6,9 +6,11 @@ import copy
 import pickle
 import re
 import string
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -170,7 +172,10 @@ def test_a_glob_that_matches_nothing_says_what_there_is() -> None:
     assert no_operator("qq::*") == "no operator matches qq::*"
 
 
-def test_the_error_about_an_unknown_operator_names_the_option_that_imports_a_package() -> None:
+def test_the_error_about_an_unknown_operator_names_the_option_that_imports_a_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "bare", ModuleType("bare"))  # has no spec
     known = ("aten::add.Tensor", "own::add")
     package = "yaml is a package, which --from yaml imports"
     assert str(UnknownOperatorError("yaml::load", known, "a.yaml")) == (
@@ -180,4 +185,6 @@ def test_the_error_about_an_unknown_operator_names_the_option_that_imports_a_pac
         f"there is no operator yaml in a.yaml; {package}, and --list lists its operators"
     )
     assert "package" not in str(UnknownOperatorError("json::load", known, "a.yaml"))
+    for name in "__main__", "bare":
+        assert "package" not in str(UnknownOperatorError(f"{name}::load", known, "a.yaml"))
     assert "package" not in str(UnknownOperatorError("yaml::load", (*known, "yaml::dump"), "a.yaml"))

@@ -61,9 +61,8 @@ def _blocks(report: CoverageReport) -> Iterator[b.Block]:
     yield b.Table("", ("way", "operators", "part", "what runs"), tuple(_way(report, way, total) for way in Way))
     rows = tuple(_row(one) for one in found.operators if not report.listed or one.filled.way in report.listed)
     table = b.Table("", ("operator", "way", "kernel"), rows)
-    title = (
-        f"{len(rows):,}, {' and '.join(map(str, report.listed)) or 'of all ways; --list WAY lists those of one way'}"
-    )
+    ways = " and ".join(map(str, report.listed)) or "of all ways; --list WAY lists those of one way"
+    title = f"{len(rows):,}, {ways}"
     yield b.Section("Operators", (b.Folded(title, (table,), is_open=bool(report.listed)),))
 
 
