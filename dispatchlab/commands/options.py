@@ -86,8 +86,6 @@ OPERATOR = _Text("operator", _operator_of)
 ROW = _Text("key", _key_of)
 SOURCE = _Text("source", _source_of)
 SEMANTICS = _Text("name", _semantics_of)
-SEED = click.IntRange(min=-(2**63), max=2**64 - 1)
-"""What the random numbers begin with."""
 
 
 def with_package(source: str) -> tuple[str, tuple[str, ...]]:

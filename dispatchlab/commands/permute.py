@@ -10,7 +10,6 @@ from click.core import ParameterSource
 
 from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import (
-    SEED,
     SOURCE,
     Source,
     allow_import_option,
@@ -56,7 +55,7 @@ from dispatchlab.commands.output import (
     "sample: take random walks, for a state graph that is too large.",
 )
 @click.option("--samples", metavar="N", type=click.IntRange(min=1), help="With --walk sample: take N random walks.")
-@click.option("--seed", metavar="N", type=SEED, default=0, show_default=True, help="Random seed.")
+@click.option("--seed", metavar="N", type=int, default=0, show_default=True, help="Random seed.")
 @click.option(
     "--passes",
     metavar="N",
