@@ -221,6 +221,24 @@ def test_what_a_package_imported_along_registers_in_cpp_is_its_own(tmp_path: Pat
     assert answer(found, "trials")["text"].startswith("1 operator: ")
 
 
+CROWD = """
+import torch
+
+library = torch.library.Library("crowd", "DEF")
+for at in range(45):
+    library.define(f"op{at}(Tensor x) -> Tensor")
+    library.impl(f"op{at}", lambda x: x + 1, "CPU")
+"""
+
+
+def test_many_operators_of_a_package_imported_along_take_no_trial_from_its_own(tmp_path: Path) -> None:
+    module(tmp_path, "crowd", __init__=CROWD)
+    module(tmp_path, "clean", __init__="import crowd\nfrom clean import ops\n", ops=CLEAN)
+    _, found = checked(tmp_path, "clean")
+    text = answer(found, "trials")["text"]
+    assert (text.startswith("1 operator: "), "not tried" in text) == (True, False), text
+
+
 def test_its_order_is_the_verdict_of_permute_on_the_record(loose: Path, found: dict[str, Any], tmp_path: Path) -> None:
     file = str(tmp_path / "planted.yaml")
     assert dispatchlab(loose, "record", *LOOSE, "-o", file).returncode == 0

@@ -40,7 +40,7 @@ def package_facts(
     submodules: Sequence[str] = (),
     *,
     failed: Callable[[ImportFailedError], None] = lambda error: None,
-    imported: Callable[[], None] = lambda: None,
+    recorded: Callable[[PackageRecord], None] = lambda record: None,
 ) -> PackageFacts:
     """Import packages and then some of their modules, and return the facts for all questions.
 
@@ -48,19 +48,20 @@ def package_facts(
         packages: the modules, imported in this order.
         submodules: modules to import afterwards; if one fails, the others are still imported.
         failed: a function that gets the failure of each module.
-        imported: a function to call after imports and garbage collection, before the facts are read.
+        recorded: a function that gets the registrations after the imports.
 
     Raises:
         ImportFailedError: one cannot be imported.
         DispatchLabError: as for `record_registry`.
     """
     with collector_paused():  # else what has no reference may go before it is read
-        witness = _Witness(submodules, failed, imported)
+        witness = _Witness(submodules, failed)
         try:
             record = record_packages(packages, witness)
         except ImportFailedError as error:
             failed(error)
             raise
+        recorded(record)
         return PackageFacts(
             record, witness.moments, tuple(witness.later), witness.failed, witness.along, witness.threads
         )
@@ -75,10 +76,8 @@ def _threads() -> int:
 class _Witness:
     """Reads the registry during a recording."""
 
-    def __init__(
-        self, submodules: Sequence[str], fails: Callable[[ImportFailedError], None], then: Callable[[], None]
-    ) -> None:
-        self._submodules, self._fails, self._then = submodules, fails, then
+    def __init__(self, submodules: Sequence[str], fails: Callable[[ImportFailedError], None]) -> None:
+        self._submodules, self._fails = submodules, fails
         self.later, self.failed = list[str](), dict[str, str]()
         self.along, self.threads = frozenset[str](), False
         self._reader = RegistryReader(slots=False)
@@ -106,6 +105,5 @@ class _Witness:
         self._after = self._reader.read(self._packages)
 
     def collected(self) -> None:
-        self._then()
         kept = self._reader.read(self._packages)
         self.moments = RegistryMoments(self._before, self._after, kept, called_functions())

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -27,6 +27,7 @@ from dispatchlab.live.introspection.process_copies import ProcessCopy, Say, how_
 from dispatchlab.live.introspection.registry_reader import all_dumps
 from dispatchlab.live.introspection.site_log import running_ownership
 from dispatchlab.live.recording.package_facts import PackageFacts, package_facts
+from dispatchlab.live.recording.record_package import PackageRecord
 from dispatchlab.live.trials.inputs import InputsError, noted_inputs, read_inputs
 from dispatchlab.live.trials.subject import Subject
 from dispatchlab.live.trials.trials import COMPILED, TRIALS, run_all_trials, run_trials
@@ -79,21 +80,21 @@ def facts_and_trials(request: TrialRequest) -> PackageFacts:
         if error.module in request.packages or (answer is not None and answer.dispatcher):
             _failed_imports.append((run, answer))
 
-    def tried(say: Say) -> None:
+    def tried(foreign: Collection[str], say: Say) -> None:
         gc.enable()
         try:
-            for result in _runs(request, watch, before):
+            for result in _runs(request, watch, before, foreign):
                 pickle.dump(result, _results)
                 _results.flush()  # what is there counts, however this process ends
             say("")
         except InputsError as error:
             say(str(error))
 
-    def imported() -> None:
+    def recorded(record: PackageRecord) -> None:
         with suppress(NoForkError):
-            _trials.append(ProcessCopy(tried))
+            _trials.append(ProcessCopy(partial(tried, record.foreign(request.packages))))
 
-    return package_facts(request.packages, request.submodules, failed=failed, imported=imported)
+    return package_facts(request.packages, request.submodules, failed=failed, recorded=recorded)
 
 
 def trial_runs(limit_s: float) -> list[Run] | str:
@@ -135,23 +136,27 @@ def _written() -> list[Any]:
     return written
 
 
-def _runs(request: TrialRequest, watch: ProgramWatch, before: Mapping[str, str]) -> Iterator[list[TrialRun] | Run]:
-    """Return the planned trials, and then the results."""
+def _runs(
+    request: TrialRequest, watch: ProgramWatch, before: Mapping[str, str], foreign: Collection[str]
+) -> Iterator[list[TrialRun] | Run]:
+    """Return the planned trials, and then the results, without operators that only other packages register."""
+
+    def is_tried(operator: str) -> bool:
+        return operator not in foreign and is_chosen(operator, request.operators)
+
     os.environ.update(TORCHINDUCTOR_FORCE_DISABLE_CACHES="1", TORCHINDUCTOR_COMPILE_THREADS="1")  # caches go by names
     ownership = running_ownership()  # importing a package may import parts of PyTorch that register
     dumps = all_dumps()
     operators = [
         operator
         for operator, dump in sorted(dumps.items())
-        if before.get(operator) != dump
-        and not ownership.is_own_operator(read_dump(dump))
-        and is_chosen(operator, request.operators)
+        if before.get(operator) != dump and not ownership.is_own_operator(read_dump(dump)) and is_tried(operator)
     ]
-    served = [name for name in _SERVED if name not in operators and is_chosen(name, request.operators)]
+    served = [name for name in _SERVED if name not in operators and is_tried(name)]
     operators += [*filter(fallback_text, served)][:1]
     trials = [name for name in TRIALS if request.whole or name not in COMPILED]
     yield [TrialRun(operator=each, trial=name, status="not tried") for each in operators for name in trials]
-    made = (run for run in _registration_runs(watch) if is_chosen(run.operator, request.operators))
+    made = (run for run in _registration_runs(watch) if is_tried(run.operator))
     yield from ((run, _answer(run, watch)) for run in made)
     given = read_inputs(request.inputs) if request.inputs else {}
     for unknown in given.keys() - dumps:

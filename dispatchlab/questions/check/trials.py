@@ -87,7 +87,7 @@ class TrialProcess:
     """
 
     def __init__(self, engine: LiveEngine, request: TrialRequest) -> None:
-        self._engine, self._request, self._foreign = engine, request, frozenset[str]()
+        self._engine, self._request = engine, request
 
     def facts(self) -> PackageFacts:
         """Import the packages, start the trials, and return the facts of the import.
@@ -97,11 +97,10 @@ class TrialProcess:
             DispatchLabError: PyTorch cannot be used.
         """
         found: PackageFacts = self._engine.ask(f"{_WORKER}:facts_and_trials", self._request)
-        self._foreign = frozenset(found.record.foreign(self._request.packages))
         return found
 
     def runs(self, limit_s: float) -> list[Run]:
-        """Return the results of the trials after `facts`, without operators that only other packages register.
+        """Return the results of the trials after `facts`.
 
         Raises:
             TrialsFailedError: the process ended without an answer, or the inputs cannot be read.
@@ -109,7 +108,7 @@ class TrialProcess:
         found: list[Run] | str = self._engine.ask(f"{_WORKER}:trial_runs", limit_s)
         if isinstance(found, str):
             raise TrialsFailedError(found)
-        return [one for one in found if one[0].operator not in self._foreign]
+        return found
 
 
 @contextmanager
