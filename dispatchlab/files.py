@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from enum import Enum
 from errno import EISDIR
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from typing import NamedTuple
 
 from dispatchlab.errors import DispatchLabError, nearest
@@ -119,6 +121,13 @@ def modules_in(folder: str | os.PathLike[str]) -> list[str]:
     return sorted(
         name for name, suffix in files if suffix == ".py" or os.path.isfile(os.path.join(folder, name, "__init__.py"))
     )
+
+
+def module_spec(name: str) -> ModuleSpec | None:
+    """Return where Python finds a module, without its import; None for no module, and for one such as `__main__`."""
+    with suppress(ImportError, ValueError):
+        return find_spec(name)
+    return None
 
 
 class NoModuleError(DispatchLabError):

@@ -400,6 +400,14 @@ def test_an_import_that_fails_names_the_line_of_the_package(tmp_path: Path) -> N
     assert f"broken cannot be imported: KeyError: 'missing', raised at {tmp_path}/broken/inner.py:3" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["check", "record"])
+def test_the_program_that_runs_is_no_package(tmp_path: Path, command: str) -> None:
+    done = dispatchlab(tmp_path, command, "__main__")
+    assert (done.returncode, done.stdout) == (2, "")
+    said = "__main__ cannot be imported: it is the program that runs; name the module that registers"
+    assert done.stderr.splitlines()[-1] == said
+
+
 def test_a_baseline_accepts_what_is_there_and_nothing_new(loose: Path, tmp_path: Path) -> None:
     file = str(tmp_path / "accepted.json")
     assert dispatchlab(loose, "check", *LOOSE, "--write-baseline", file).returncode == 0

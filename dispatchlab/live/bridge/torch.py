@@ -161,6 +161,8 @@ def import_package(name: str) -> None:
         ImportFailedError: it cannot be imported.
         ImportEndedError: it calls `sys.exit`, or raises an error that `except Exception` does not catch.
     """
+    if name == "__main__":
+        raise ImportFailedError(name, "it is the program that runs; name the module that registers")
     for listener in _import_listeners:
         listener(name)
     try:

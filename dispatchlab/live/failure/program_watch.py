@@ -16,11 +16,11 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from dispatchlab.files import module_spec
 from dispatchlab.model.failure import Event, EventKind, Position, Raised
 
 CHILDREN: Final = "DISPATCHLAB_WHY_EVENTS"
@@ -116,12 +116,10 @@ class ProgramWatch:
 
 def _paths_of(package: str) -> tuple[str, ...]:
     """Return the folders of a package, or the file of a module; empty if it is not found."""
-    with suppress(ImportError, ValueError):
-        spec = find_spec(package.partition(".")[0])
-        if spec is not None and spec.submodule_search_locations:
-            return tuple(f"{folder}{os.sep}" for folder in spec.submodule_search_locations)
-        return (spec.origin,) if spec is not None and spec.origin else ()
-    return ()
+    spec = module_spec(package.partition(".")[0])
+    if spec is not None and spec.submodule_search_locations:
+        return tuple(f"{folder}{os.sep}" for folder in spec.submodule_search_locations)
+    return (spec.origin,) if spec is not None and spec.origin else ()
 
 
 @functools.cache

@@ -7,10 +7,11 @@ import mmap
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.machinery import EXTENSION_SUFFIXES
-from importlib.util import find_spec, resolve_name
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Final, NamedTuple, TypeGuard
 
+from dispatchlab.files import module_spec
 from dispatchlab.views.formatting import first_of
 
 _CALLS: Final = "(?:custom_op|triton_op|register_\\w+|impl|impl_abstract|define|Library)"
@@ -91,10 +92,7 @@ def what_to_name(package: str, imported: Collection[str] = (), failed: Collectio
 
 def _files(package: str) -> Iterator[tuple[str, Path]]:
     """Return the files in the top folder of a package, each with the name of its module."""
-    try:
-        spec = find_spec(package)
-    except (ImportError, ValueError):
-        return
+    spec = module_spec(package)
     for folder in (Path(each) for each in (spec.submodule_search_locations or ())) if spec else ():
         for file in sorted(folder.rglob("*")):
             suffix = next((each for each in (".py", *EXTENSION_SUFFIXES) if file.name.endswith(each)), None)

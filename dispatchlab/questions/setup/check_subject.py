@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.files import module_spec
 from dispatchlab.questions.check.configuration import Settings, settings_of
 from dispatchlab.questions.check.report import Question
 from dispatchlab.questions.setup.checkout import Checkout, find_checkout, module_at
@@ -86,15 +86,14 @@ def check_subject(packages: Sequence[str], *, report: Callable[[str], None]) -> 
         return CheckSubject((), sources, baseline=settings.baseline, settings=settings)
     if not named:
         raise NoPackageError(checkout)
-    beside = [name for name in named if find_spec(name.partition(".")[0]) is None and Path(f"{name}.py").is_file()]
+    beside = [name for name in named if module_spec(name.partition(".")[0]) is None and Path(f"{name}.py").is_file()]
     if beside:
         sys.path.append(str(Path.cwd()))
         report(f"note: {' and '.join(beside)} not installed, so imported from {Path.cwd()}")
     own = {name.partition(".")[0] for name in (*checkout.modules, *settings.packages)}
     if not {name.partition(".")[0] for name in named} <= own:
         return CheckSubject(named)
-    missing = [name for name in named if find_spec(name.partition(".")[0]) is None]
-    if missing:
+    if missing := [name for name in named if module_spec(name.partition(".")[0]) is None]:
         sys.path.append(str(checkout.source))
         report(f"note: {' and '.join(missing)} not installed, so imported from {checkout.source}")
     fails = tuple(Question) if settings.fail is None else settings.fail

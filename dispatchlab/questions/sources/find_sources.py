@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError, did_you_mean
-from dispatchlab.files import FileKind, OtherFileError, content_of
+from dispatchlab.files import FileKind, OtherFileError, content_of, module_spec
 from dispatchlab.model.names import find_names
 from dispatchlab.registries.file import bundled_name, is_registry_file, newest_bundled, open_named
 from dispatchlab.registries.model import Recorded, RecordedOperator, Registry, find
@@ -50,14 +50,9 @@ def source_with_package(source: str, *, reach: Callable[[], None] | None = None)
         or os.path.isfile(source)
     ):
         return source, ()
-    from importlib.util import find_spec
-
     if reach is not None:
         reach()
-    try:
-        spec = find_spec(parts[0])  # which imports nothing
-    except (ImportError, ValueError):
-        return source, ()
+    spec = module_spec(parts[0])
     if spec is None or (spec.origin is None and len(parts) == 1):  # a folder without code is no package
         return source, ()
     return LIVE, (source,)
