@@ -106,7 +106,7 @@ def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]
                 [
                     position_of(at[1], int(at[2]), at[3])
                     for at in map(_CRASHED_FRAME.match, lines[index:])
-                    if at is not None and not re.search(r"site-packages|/lib/python|^<|dispatchlab/(?:questions|live)/", at[1])
+                    if at is not None and not re.search(r"site-packages|/lib/python|^<|dispatchlab/[ql]", at[1])
                 ]
             )
         elif repeated := re.match(r" *\[Previous line repeated (\d+) more", line):
