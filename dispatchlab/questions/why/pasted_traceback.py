@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from dispatchlab.live.failure.program_watch import inner_frame, position_of
+from dispatchlab.live.failure.program_watch import OURS, inner_frame, position_of
 from dispatchlab.model.failure import Event, Failure, OperatorFacts, Position, Raised, Registry
 from dispatchlab.registries.model import Recorded
 
@@ -106,7 +106,7 @@ def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]
                 [
                     position_of(at[1], int(at[2]), at[3])
                     for at in map(_CRASHED_FRAME.match, lines[index:])
-                    if at is not None and not re.search(r"site-packages|/lib/python|^<|dispatchlab/[ql]", at[1])
+                    if at is not None and not re.search(rf"site-packages|/lib/python|^<|^{OURS}", at[1])
                 ]
             )
         elif repeated := re.match(r" *\[Previous line repeated (\d+) more", line):
