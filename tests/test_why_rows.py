@@ -18,7 +18,7 @@ import pytest
 from dispatchlab.model.failure import Event, Failure, OperatorFacts, Raised
 from dispatchlab.questions.why import cause as cause_module
 from dispatchlab.questions.why.cause import FAMILIES, Cause, _family
-from dispatchlab.questions.why.facts import OF_FAILURE, OF_SCHEMA, Words
+from dispatchlab.questions.why.facts import OF_FAILURE, OF_SCHEMA, OF_WORDS, Words
 from dispatchlab.questions.why.row import _CHOICE, _FIELD_IN_EXPRESSION, Row
 
 OF_FAMILY = {family: tuple(_family(family)) for family in FAMILIES}
@@ -45,7 +45,7 @@ class NoRegistry:
 
 
 FACTS = {name for holder in (Words, Failure, OperatorFacts) for name in vars(holder) if not name.startswith("_")}
-FACTS |= {*OF_FAILURE, *OF_SCHEMA}
+FACTS |= {*OF_FAILURE, *OF_SCHEMA, *OF_WORDS}
 
 
 def conditions(row: Row) -> Iterator[tuple[str, str]]:

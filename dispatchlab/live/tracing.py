@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -137,7 +137,10 @@ class CallRecorder:
         if self._handing_on is operator or threading.current_thread() is not self.thread:
             self._handing_on = None
             return run()
-        with self._during(_new_call(operator, arguments, named)):
+        inside = self._open and self._open[-1].below is not None
+        with bindings()._RestorePythonTLSSnapshot() if inside else nullcontext():
+            call = _new_call(operator, arguments, named)
+        with self._during(call):
             return run()
 
     def _seen(

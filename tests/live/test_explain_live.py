@@ -246,6 +246,36 @@ def test_the_last_hop_is_handed_the_set_that_pytorchs_own_kernels_redispatch_wit
     assert calls == 12
 
 
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators:UserWarning")
+@pytest.mark.parametrize("name", ["add.Tensor", "sin", "mul.Tensor"])
+def test_below_functionalize_the_guard_of_the_autograd_kernel_still_holds(name: str) -> None:
+    excluded: list[Any] = []
+
+    def kernel(x: Any, *more: Any) -> Any:
+        excluded.append(C._dispatch_tls_local_exclude_set())
+        return x.clone()
+
+    packet, _, overload = name.partition(".")
+    count = 2 if overload else 1
+    given = [torch._to_functional_tensor(torch.ones(2)) for _ in range(count)]
+    library = torch.library.Library("aten", "IMPL")
+    library.impl(name, kernel, "CPU", allow_override=True)
+    torch._enable_functionalization(reapply_views=True)
+    try:
+        getattr(getattr(torch.ops.aten, packet), overload or "default")(*given)
+    finally:
+        torch._disable_functionalization()
+        library._destroy()
+    found = inspect_operator(f"aten::{name}")
+    specs = ["cpu Functionalize"] * count
+    hops = explain(found.only_view, describe_arguments(schema_of(found.only_view), specs), thread_keys()).hops
+    assert [str(hop.key) for hop in hops] == ["AutogradCPU", "Functionalize", "CPU"]
+    by_guard = {str(left.key) for left in hops[-1].left_out if left.why == "excluded by a guard"}
+    assert by_guard == {"AutogradCPU", "ADInplaceOrView", "Functionalize"}
+    (inside,) = excluded
+    assert all(inside.has(C._parse_dispatch_key(key)) for key in ("AutogradOther", "ADInplaceOrView", "Functionalize"))
+
+
 def test_a_scenario_is_explained_on_the_running_pytorch_as_on_its_model(tmp_path: Path) -> None:
     path = tmp_path / "stale.yaml"
     path.write_text(STAYS)

@@ -211,6 +211,44 @@ def failing() -> Iterator[tuple[str, str]]:
             yield name, f"{type(error).__name__}: {error}"
 
 
+def test_calls_inside_of_kernels_skip_autograd_where_the_kernel_above_excludes_it() -> None:
+    ran: list[str] = []
+    name = "calls_inside"
+    library = torch.library.Library(name, "DEF")
+
+    def autograd(keys: Any, x: Any) -> Any:
+        ran.append("AutogradCPU")
+        return inner.default.redispatch(keys & C._after_autograd_keyset, x)
+
+    def cpu(x: Any) -> Any:
+        ran.append("CPU")
+        return x.clone()
+
+    library.define("inner(Tensor x) -> Tensor")
+    library.impl("inner", cpu, "CPU")
+    library.impl("inner", autograd, "AutogradCPU", with_keyset=True)
+    inner = getattr(torch.ops, name).inner
+
+    def write(x: Any) -> None:
+        inner(x)
+
+    library.define("plain(Tensor x) -> Tensor")
+    library.impl("plain", lambda x: inner(x), "CPU")
+    of = "(Tensor x) -> Tensor"
+    torch.library.custom_op(f"{name}::custom", lambda x: inner(x), mutates_args=(), schema=of)
+    torch.library.custom_op(f"{name}::writes", write, mutates_args=["x"], schema="(Tensor(a!) x) -> ()")
+    for outer in ("plain", "custom", "writes"):
+        ran.clear()
+        call = getattr(getattr(torch.ops, name), outer)
+        call(torch.ones(2))
+        untraced = [*ran]
+        with TorchTrace() as found:
+            call(torch.ones(2))
+        shown = [str(call.keys.highest()) for call in found.calls if call.operator == f"{name}::inner"]
+        assert shown == untraced, outer
+    assert untraced == ["CPU"]
+
+
 def test_errors_are_those_without_a_trace() -> None:
     before = dict(failing())
     with TorchTrace() as found:

@@ -22,7 +22,7 @@ from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.slot_set import keys_of, slots_of, slots_of_key
 from dispatchlab.questions.explain.argument_specs import Described
 from dispatchlab.questions.explain.kernel_rules import AUTOGRAD, BUILTIN, Does, is_builtin_fallback, rule_of
-from dispatchlab.questions.explain.result import CallExplanation, Chosen, Hop, LeftOut, ThreadKeys
+from dispatchlab.questions.explain.result import EMPTY, CallExplanation, Chosen, Hop, LeftOut, ThreadKeys
 
 
 class NotCallableError(DispatchLabError):
@@ -80,7 +80,11 @@ def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> Cal
     table = _Table.of(view)
     current = _Caller(described, thread)
     hops = [_first_hop(table, current)]
-    while not isinstance(after := _after(hops[-1], current, view, schema), _End):
+    while True:
+        current = current.under(guard_of(hops[-1], view, schema))
+        after = _after(hops[-1], current, view, schema)
+        if isinstance(after, _End):
+            break
         if isinstance(after, _Anew):
             current = after.caller
             hops.append(replace(_first_hop(table, current), why=after.why))
@@ -96,6 +100,22 @@ def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> Cal
     return CallExplanation(
         view.name, str(schema), described.arguments, described.keys, thread, tuple(hops), end, known=after.known
     )
+
+
+def guard_of(hop: Hop, view: OperatorView, schema: FunctionSchema) -> DispatchKeySet:
+    """Return the keys that the kernel of a hop excludes from the calls inside of it, as far as rules tell."""
+    rule = rule_of(hop.key, hop.kernel, view.by_rule, view.name) if hop.kernel is not None else None
+    if (
+        hop.kernel is None
+        or rule is None
+        or rule.where == BUILTIN
+        or rule.does not in (Does.RECORDS, Does.REDISPATCHES)
+    ):
+        return EMPTY
+    views = any(each.alias is not None for each in (*schema.arguments, *schema.returns))
+    if hop.key == DispatchKey.ADInplaceOrView or ("/VariableType" in hop.kernel.debug and not views):
+        return AUTOGRAD_KEYS.add(DispatchKey.ADInplaceOrView)
+    return AUTOGRAD_KEYS if hop.key.functionality in AUTOGRAD else EMPTY
 
 
 def has_kernel(view: OperatorView, key: DispatchKey) -> bool:
@@ -197,6 +217,11 @@ class _Caller:
     described: Described
     thread: ThreadKeys
 
+    def under(self, guard: DispatchKeySet) -> _Caller:
+        """Return the same call with further keys excluded."""
+        excluded = self.thread.local_excluded | guard
+        return replace(self, thread=replace(self.thread, local_excluded=excluded))
+
     def has_tensors(self) -> bool:
         """Return whether an argument is a tensor, or a list of tensors that may be empty."""
         return any(
@@ -290,9 +315,7 @@ _CALLS_ANEW = "the builtin fallback calls the operator anew, without {key}"
 
 def _called_without(key: DispatchKey, caller: _Caller, why: str) -> _Anew:
     """Return a new call with a guard that also excludes this key."""
-    thread = caller.thread
-    inside = replace(thread, local_excluded=thread.local_excluded.add(key))
-    return _Anew(replace(caller, thread=inside), why.format(key=key))
+    return _Anew(caller.under(DispatchKeySet.of(key)), why.format(key=key))
 
 
 def _after_python(key: DispatchKey, below: DispatchKeySet, caller: _Caller) -> _Next | _End:

@@ -21,8 +21,8 @@ from dispatchlab.model.operator_view import view_of
 from dispatchlab.model.slot_set import slots_of
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.questions.explain.argument_specs import Described, Options
-from dispatchlab.questions.explain.hops import explain
-from dispatchlab.questions.explain.result import ArgumentKeys, ThreadKeys
+from dispatchlab.questions.explain.hops import explain, guard_of, schema_of
+from dispatchlab.questions.explain.result import EMPTY, ArgumentKeys, ThreadKeys
 from dispatchlab.views.as_json import deep_nesting
 
 LIMIT: Final = 250_000
@@ -128,7 +128,7 @@ class _Operator:
         self._registered = {line.key: line.debug for line in dump.kernels if line.active} if dump else {}
         fallthroughs = frozenset(key for key, entry in self._held.items() if entry.fallthrough)
         self._masks = masks(slots_of(fallthroughs))
-        self._chains: dict[object, tuple[DispatchKeySet, ...]] = {}
+        self._chains: dict[object, tuple[tuple[DispatchKeySet, ...], DispatchKeySet]] = {}
 
     def kernel(self, keys: DispatchKeySet) -> tuple[TracedKernel | None, str]:
         """Return the kernel of a hop with this key set, and a note about it."""
@@ -139,8 +139,11 @@ class _Operator:
             return None, note if self.snapshot.exists else OPERATOR_GONE
         return TracedKernel(held.debug, held.provenance, self._source(key, held), ""), note
 
-    def chain(self, call: RecordedCall) -> tuple[DispatchKeySet, ...]:
-        """Return the key sets of a call's hops: the first set, sets by PyTorch's rules, and the last set."""
+    def chain(self, call: RecordedCall) -> tuple[tuple[DispatchKeySet, ...], DispatchKeySet]:
+        """Return the key sets of a call's hops: the first set, sets by PyTorch's rules, and the last set.
+
+        Also return the keys that the kernels of these hops exclude from the calls inside of them.
+        """
         same = (tuple(call.each.items()), call.included, call.excluded, call.below)
         if same not in self._chains:
             self._chains[same] = self._found_chain(call)
@@ -151,19 +154,23 @@ class _Operator:
         applied = masks_of(call.included, call.excluded)
         return DispatchKeySet((_union(call.each).bits | applied.included) & applied.kept)
 
-    def _found_chain(self, call: RecordedCall) -> tuple[DispatchKeySet, ...]:
-        first = DispatchKeySet(self._masks.applied(self.base(call).bits))
+    def _found_chain(self, call: RecordedCall) -> tuple[tuple[DispatchKeySet, ...], DispatchKeySet]:
+        first, guard = DispatchKeySet(self._masks.applied(self.base(call).bits)), EMPTY
         if call.below is None:
-            return (first,)
+            return (first,), guard
         if self._view.schema is None:
-            return (call.below,)
+            return (call.below,), guard
         last = DispatchKeySet(self._masks.applied(call.below.bits))
         arguments = tuple(ArgumentKeys(name, "Tensor", "", keys) for name, keys in call.each.items())
         described = Described(arguments, Options(), requires_grad=False)
-        followed = [hop.keys for hop in explain(self._view, described, ThreadKeys(call.included, call.excluded)).hops]
-        if last in followed:
-            return tuple(followed[: followed.index(last) + 1])
-        return (first,) if first == last else (first, last)
+        hops = explain(self._view, described, ThreadKeys(call.included, call.excluded)).hops
+        followed = [hop.keys for hop in hops]
+        if last not in followed:
+            return ((first,) if first == last else (first, last)), guard
+        followed = followed[: followed.index(last) + 1]
+        for hop in hops[: len(followed)]:
+            guard |= guard_of(hop, self._view, schema_of(self._view))
+        return tuple(followed), guard
 
     def _source(self, key: DispatchKey, held: TableEntry) -> str:
         """Return the key of the registration of the kernel in a slot."""
@@ -178,15 +185,20 @@ def _union(each: Mapping[str, DispatchKeySet]) -> DispatchKeySet:
     return DispatchKeySet(bits)
 
 
-def _traced(call: RecordedCall, depth: int, operators: Mapping[str, _Operator]) -> TracedCall:
-    """Return a call with its hops inside each other, and its own calls inside the last."""
-    operator, nothing = operators[call.operator], DispatchKeySet()
-    first, *others = operator.chain(call)
-    steps = tuple(_traced(inside, depth + 1 + len(others), operators) for inside in call.inside)
+def _traced(
+    call: RecordedCall, depth: int, operators: Mapping[str, _Operator], above: DispatchKeySet = EMPTY
+) -> TracedCall:
+    """Return a call with its hops inside each other, and its own calls inside the last.
+
+    Below a mode, PyTorch no longer has the keys that the kernels above excluded: `above`, which rules tell.
+    """
+    operator, call = operators[call.operator], replace(call, excluded=call.excluded | above)
+    (first, *others), guard = operator.chain(call)
+    steps = tuple(_traced(inside, depth + 1 + len(others), operators, above | guard) for inside in call.inside)
     when = call.began_ns, call.ended_ns
     for at in range(len(others), 0, -1):
         keys = others[at - 1]
-        sets = nothing, nothing, nothing, nothing, keys, keys
+        sets = EMPTY, EMPTY, EMPTY, EMPTY, keys, keys
         kernel, note = operator.kernel(keys)
         last = kernel, call.error, steps, *when, note
         steps = (TracedCall("[redispatch]", call.operator, depth + at, keys, {}, *sets, *last),)

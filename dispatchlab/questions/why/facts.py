@@ -33,7 +33,9 @@ OF_SCHEMA: Final[Mapping[str, Callable[[str], str]]] = {
 """Facts that are functions of the operator's schema."""
 
 OF_FAILURE: Final[Mapping[str, Callable[[Failure], str]]] = {
+    "asserted": lambda failure: " ".join([failure.at.text if failure.at else "", failure.text]),
     "call": lambda failure: failure.call or "the call",
+    "expression": lambda failure: failure.call or (failure.at.text if failure.at else ""),
     "first_raised": lambda failure: "".join(raised.line for raised in failure.chain[-1:]),
     "function": lambda failure: failure.at.function if failure.at else "",
     "line": lambda failure: failure.at.text if failure.at else "",
@@ -41,8 +43,9 @@ OF_FAILURE: Final[Mapping[str, Callable[[Failure], str]]] = {
     "place": lambda failure: str(failure.at or ""),
     "raised": lambda failure: "".join(raised.line for raised in failure.chain[:1]),
     "raised_in": lambda failure: failure.stack[-1] if failure.stack else "",
+    "version": lambda failure: failure.registry.version,
 }
-"""Facts of the failure: its failing line, `raised` that ended the program, `first_raised` that caused the others."""
+"""Facts of the failure: its failing line, the `expression` that failed, `raised` that ended the program."""
 
 _OPERAND: Final = re.compile(r"(?:[-+*/@%&|^<>]|\*\*|//|<<|>>)=?")
 
@@ -74,6 +77,8 @@ class Words(dict[str, Any]):
     def __missing__(self, name: str) -> object:
         if name in vars(Words):
             return getattr(self, name)
+        if name in OF_WORDS:
+            return OF_WORDS[name](self)
         if name in OF_FAILURE:
             return OF_FAILURE[name](self.failure)
         if hasattr(Failure, name):
@@ -104,11 +109,6 @@ class Words(dict[str, Any]):
         return str(self["op"]).rpartition("::")[2]
 
     @property
-    def dotted(self) -> str:
-        """The operator as written after `torch.ops.`."""
-        return str(self["op"]).replace("::", ".")
-
-    @property
     def key(self) -> str:
         """The key of the group `backend`; PyTorch prints the name that a package gave the backend."""
         key, device = self.get("backend", ""), self.renamed
@@ -127,16 +127,6 @@ class Words(dict[str, Any]):
         return f"{key} ({device})" if key == "PrivateUse1" and device else key
 
     @property
-    def device_type(self) -> str:
-        """The name of the key's device."""
-        return self.renamed or "privateuseone" if self["key"] == "PrivateUse1" else self["key"].lower()
-
-    @property
-    def backend_name(self) -> str:
-        """The name of the backend that lacks a part."""
-        return self.get("part") or self.get("module") or self.failure.device or "privateuseone"
-
-    @property
     def registered_op(self) -> str:
         """` of NS::NAME` for the operator that the user's line registers."""
         texts = [self.failure.call, self["line"], *(frame.text for frame in self.failure.frames[::-1])]
@@ -153,25 +143,10 @@ class Words(dict[str, Any]):
         return {"NoneType": "()", "Parameter": "Tensor"}.get(given, str(given))
 
     @property
-    def names_there(self) -> str:
-        """The operators of the namespace of the group `ns`."""
-        return listed(dict.fromkeys(name.partition(".")[0] for name in self.failure.registry.names(self["ns"])))
-
-    @property
-    def needed(self) -> str:
-        """The required arguments in the group `declaration`."""
-        return needed_arguments(self["declaration"])
-
-    @property
     def made_twice(self) -> tuple[str, ...]:
         """The lines that made the custom operator, if there are several."""
         made = [e for e in self.failure.of("custom_op") if e.subject == self["op"] and e.at]
         return tuple(f"{event.at}: custom_op {event.subject}{event.detail}" for event in made[-2:] if len(made) > 1)
-
-    @property
-    def unaliased(self) -> str:
-        """The schema of the group `refused` without aliases."""
-        return re.sub(r"\([a-z]\d*!?\)", "", self["refused"])
 
     @property
     def register_autograd(self) -> str:
@@ -200,11 +175,6 @@ class Words(dict[str, Any]):
         return f" ({place}: `{place.text}`)" if place and place.text else ""
 
     @property
-    def expression(self) -> str:
-        """The expression that failed, or the whole line if the expression is unknown."""
-        return self.failure.call or self["line"]
-
-    @property
     def own(self) -> str:
         """The object with the failing method or index."""
         found = re.match(r"([\w.\[\]]+?)(?:\.\w+(?:\(|$)|\[)", self.failure.call)
@@ -229,30 +199,21 @@ class Words(dict[str, Any]):
         return not self.failure.source or re.search(rf"\b{name}\b", self.failure.source) is not None
 
     @property
-    def asserted(self) -> str:
-        """The failing line and the messages."""
-        return f"{self['line']} {self.failure.text}"
-
-    @property
     def function_class(self) -> str:
         """The autograd.Function with the failing `apply`, or the first of the program."""
-        called = re.search(r"(\w+)\.apply\b", self.expression)
+        called = re.search(r"(\w+)\.apply\b", self["expression"])
         classes = re.findall(r"class (\w+)\([\w.]*Function\)", self.failure.source)
         return called[1] if called else next(iter(classes), "it")
 
     @property
-    def holding(self) -> str:
-        """The attribute in which a class, of the group `cls` or `lost`, or of the event, keeps its tensor."""
-        return next(iter(self._attributes), "")
-
-    @property
     def kept(self) -> str:
         """The other attributes that its first line of assignments sets, as a tuple; None without any."""
-        others = [f"self.{name}, " for name in self._attributes[1:]]
+        others = [f"self.{name}, " for name in self.attributes[1:]]
         return f"({''.join(others).rstrip(', ' if len(others) > 1 else ' ')})" if others else "None"
 
     @property
-    def _attributes(self) -> list[str]:
+    def attributes(self) -> list[str]:
+        """The attributes that a class, of the group `cls` or `lost`, or of the event, sets in its first assignment."""
         name = self.get("cls") or self.get("lost") or self["subject"]
         source = "".join([self.failure.source, *(getlines(self.failure.at.file) if self.failure.at else ())])
         body = source.partition(f"class {name}(")[2].partition("\nclass ")[0]
@@ -311,16 +272,6 @@ class Words(dict[str, Any]):
         return values[0] if len(values) == 1 and not values[0].startswith(("tuple(", "list(")) else ""
 
     @property
-    def fake_at(self) -> str:
-        """` at FILE:LINE` of the operator's fake kernel."""
-        return f" at {short_site(self.operator.fake)}" if self.operator.fake else ""
-
-    @property
-    def data_sized(self) -> bool:
-        """True if a run of the kernel showed that the size of the operator's result depends on data."""
-        return "get_ctx()" in self.failure.fake_body(self["op"])
-
-    @property
     def fake_call(self) -> str:
         """The call that registers a fake kernel: from a run of the kernel, else guessed from the schema."""
         facts, body, note = self.operator, self.failure.fake_body(self["op"]), ""
@@ -334,11 +285,6 @@ class Words(dict[str, Any]):
         return f"{head}{body}){note}" if body else ""
 
     @property
-    def version(self) -> str:
-        """The version of PyTorch."""
-        return self.failure.registry.version
-
-    @property
     def defined(self) -> str:
         """`, defined at FILE:LINE`; empty if the line is unknown."""
         noted = self.failure.registrations(self.operator.name)
@@ -349,16 +295,11 @@ class Words(dict[str, Any]):
 
     @property
     def ran_at(self) -> str:
-        """The line of the kernel that the trials ran, as of `_latest`."""
+        """The line of the kernel that the trials ran, as of `latest`."""
         keys = ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "CUDA")
-        return self._latest("impl", next((key for key in keys if key in self.operator.kernels), ""))
+        return self.latest("impl", next((key for key in keys if key in self.operator.kernels), ""))
 
-    @property
-    def formula_at(self) -> str:
-        """The line of the backward in the operator's formula, as of `_latest`."""
-        return self._latest("function", "backward")
-
-    def _latest(self, kind: EventKind, detail: str) -> str:
+    def latest(self, kind: EventKind, detail: str) -> str:
         """Return ` at NEW`, or ` at NEW (which replaced the one at OLD)`, for a registration; empty if unknown."""
         lines: list[str] = []
         for event in self.failure.of("custom_op", "collected", kind):
@@ -392,16 +333,6 @@ class Words(dict[str, Any]):
         return f"kernels of {name}: {listed(filter(works.match, self.operator.kernels)) or 'none for a backend'}"
 
     @property
-    def all_keys(self) -> str:
-        """The keys of the operator's kernels."""
-        return listed(self.operator.kernels)
-
-    @property
-    def work_keys(self) -> str:
-        """The keys of the operator's kernels that do the work."""
-        return listed(key for key in self.operator.backends if key not in ("Meta", "Tracer"))
-
-    @property
     def registered(self) -> tuple[str, ...]:
         """A line for each registration of the operator, without those inside custom_op."""
         events = [event for event in self.failure.registrations(self["op"]) if event.at is not None]
@@ -411,3 +342,26 @@ class Words(dict[str, Any]):
             for event in events
             if event.kind not in ("define", "impl") or str(event.at) not in inside
         )[-6:]
+
+
+OF_WORDS: Final[Mapping[str, Callable[[Words], object]]] = {
+    "all_keys": lambda words: listed(words.operator.kernels),
+    "backend_name": lambda words: words.get("part") or words.get("module") or words.failure.device or "privateuseone",
+    "data_sized": lambda words: "get_ctx()" in words.failure.fake_body(words["op"]),
+    "device_type": lambda words: (
+        words.renamed or "privateuseone" if words["key"] == "PrivateUse1" else words["key"].lower()
+    ),
+    "dotted": lambda words: words["op"].replace("::", "."),
+    "fake_at": lambda words: f" at {short_site(words.operator.fake)}" if words.operator.fake else "",
+    "formula_at": lambda words: words.latest("function", "backward"),
+    "holding": lambda words: next(iter(words.attributes), ""),
+    "names_there": lambda words: listed(
+        dict.fromkeys(name.partition(".")[0] for name in words.failure.registry.names(words["ns"]))
+    ),
+    "needed": lambda words: needed_arguments(words["declaration"]),
+    "unaliased": lambda words: re.sub(r"\([a-z]\d*!?\)", "", words["refused"]),
+    "work_keys": lambda words: listed(key for key in words.operator.backends if key not in ("Meta", "Tracer")),
+}
+"""Facts of other facts: `data_sized`, true if a run of the kernel showed that the size of its result depends on data;
+`formula_at`, the line of the backward; `holding`, the attribute in which a class keeps its tensor; `names_there`, the
+operators of the namespace `ns`; `unaliased`, the schema in `refused` without aliases."""
