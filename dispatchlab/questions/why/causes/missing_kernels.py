@@ -10,7 +10,7 @@ from dispatchlab.model.failure import Failure
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
 from dispatchlab.questions.why.pasted_traceback import RecordedFacts
-from dispatchlab.questions.why.wording import function_of, listed, nearest
+from dispatchlab.questions.why.wording import function_of, listed, nearest, short_site
 from dispatchlab.registries.builds import cuda_registry
 from dispatchlab.registries.file import open_bundled
 
@@ -31,27 +31,26 @@ def device_without_kernel(words: Words) -> Mapping[str, object]:
     registry, key = words.failure.registry, words.key
     copies = registry.operator("aten::_copy_from")
     built = RecordedFacts(open_bundled(cuda_registry(registry.version))).operator(words.op) if key == "CUDA" else None
-    has_kernel = built is not None and "CUDA" in built.kernels
-    return saw(copies=copies is not None and key in copies.kernels, built_with=has_kernel)
+    return saw(copies=bool(copies and key in copies.kernels), built_with=bool(built and "CUDA" in built.kernels))
 
 
 @looks_for("WHY317")
 def kernel_of_a_similar_name(words: Words) -> Mapping[str, object] | None:
-    """Find a kernel of the program for the key, at an operator of a similar name that has no def."""
-    kernels = {event.subject: event.at for event in words.failure.of("impl") if event.detail == words.key and event.at}
-    similar = nearest(words.op, [name for name in kernels if not words.failure.registry.overloads(name)])
-    return saw(similar=similar, similar_at=kernels[similar]) if similar else None
+    """Find a kernel for the key, at an operator of a similar name that has no def."""
+    registry, key = words.failure.registry, words.key
+    names = (n for n in registry.names(words.operator.namespace) if not registry.overloads(n.partition(".")[0]))
+    sites = {name: facts.kernels.get(key, "") for name in names if (facts := registry.operator(name))}
+    similar = nearest(words.op, [name for name, site in sites.items() if site])
+    return saw(similar=similar, site=short_site(sites[similar])) if similar else None
 
 
 @looks_for("WHY306")
-def backend_without_kernel(words: Words) -> Mapping[str, object] | None:
+def backend_without_kernel(words: Words) -> Mapping[str, object]:
     """Find the operator, perhaps with a custom operator's device argument, and another overload."""
     name = words.op
     if "custom" in words:
-        made = words.failure.of("custom_op")
-        name = next((e.subject for e in made if e.subject.endswith(f"::{words['custom']}")), "")
-    if not name:
-        return None
+        made = (event.subject for event in words.failure.of("custom_op"))
+        name = next((subject for subject in made if subject.endswith(f"::{words['custom']}")), words["custom"])
     keys = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "mps": "MPS", "meta": "Meta"}
     key = keys.get(words["device_argument"], "PrivateUse1") if "custom" in words else words.key
     foreign = "" if words.failure.registrations(name) else _package(words.failure, name.partition("::")[0])
@@ -71,7 +70,7 @@ def kernel_recursion(words: Words) -> Mapping[str, object] | None:
     """Recognise a Python kernel that calls itself, directly or through other kernels."""
     failure = words.failure
     frames = [frame for frame, count in Counter(failure.frames).items() if count > 20]
-    kernels = [kernel for frame in frames if (kernel := function_of(failure, frame)) is not None]
+    kernels = [*filter(None, (function_of(failure, frame) for frame in frames))]
     if not kernels:
         return None
     event = min(kernels, key=failure.events.index)
