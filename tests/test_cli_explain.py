@@ -55,7 +55,7 @@ def test_a_question_about_cuda_is_answered_by_the_registry_that_has_its_kernels(
     ("arguments", "backend", "instead"),
     [
         (["cuda", "cuda", "--from", "torch-2.13-cpu"], "CUDA", "torch-2.13 has them"),
-        (["mps", "mps"], "MPS", "use --engine torch on a PyTorch that has them"),
+        (["mps", "mps"], "MPS", "name `live` as the source on a PyTorch that has them"),
         (["PrivateUse1", "PrivateUse1"], "PrivateUse1", "name the package with --from"),
     ],
 )
@@ -231,6 +231,7 @@ def test_a_recorded_registry_is_explained(tmp_path: Path) -> None:
         (["aten::add"], "aten::add has 2 overloads: name one of aten::add.Tensor, aten::add.Scalar"),
         (["aten::ad*"], "'aten::ad*' is a glob, but explain needs the name of one operator"),
         (["aten::reluu"], "there is no operator aten::reluu in torch-2.13-cpu; did you mean aten::relu"),
+        (["cpu", "aten::relu"], "OP comes first, and then its arguments: dispatchlab explain aten::relu cpu ..."),
         (["aten::relu", "cude"], "'cude' does not describe a tensor; did you mean cuda?"),
         (["aten::relu", "--exclude", "AutogradCPV"], "'AutogradCPV' is not a dispatch key; did you mean AutogradCPU?"),
         (

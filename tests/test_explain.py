@@ -393,6 +393,13 @@ def test_a_stale_slot_is_reported_with_what_the_registrations_give() -> None:
     assert (healthy.kernel.reason, healthy.kernel.stale) == ("backend fallback", None)
 
 
+def test_a_composite_kernel_for_nested_tensors_redispatches_no_further() -> None:
+    dispatcher, _held = one_operator(("CompositeImplicitAutogradNestedTensor", kernel), semantics="torch-2.13")
+    found = explained(dispatcher, "t::f", "nested")
+    assert [str(hop.kernel.reason) for hop in found.hops if hop.kernel is not None] == ["nested kernel"]
+    assert (found.known, found.end.partition(":")[0]) == (True, "a composite kernel")
+
+
 def test_an_operator_without_a_def_cannot_be_explained() -> None:
     dispatcher = Dispatcher()
     library = Library("t", "IMPL", "CPU", dispatcher=dispatcher)

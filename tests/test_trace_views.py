@@ -53,3 +53,6 @@ def test_the_command_filters_and_sums_up(tmp_path: Path) -> None:
     assert result.stdout == "  [redispatchBoxed] op=[aten::sin], key=[CPU]\n"
     result = run(main, ["trace", "--operator", "cos", str(program)])
     assert (result.stdout, "no call is left" in result.stderr) == ("", True)
+    result = run(main, ["trace", str(program), "--sets"])
+    assert f"--sets after {program} went to the program: an option of trace stands before the file" in result.stderr
+    assert result.exit_code == 0

@@ -67,10 +67,10 @@ def dump(
 ) -> None:
     """Show the kernels and the dispatch table of an operator, and what Python registers for it.
 
-    OP is a name, a name without overload, or a glob such as 'aten::add*'. --format text prints the same text as
-    PyTorch. A recorded registry does not contain the order of its registrations. So dump computes its table by the
-    rules of its PyTorch, and shows no stale slot. With --semantics torch-2.6, dump registers everything in the order
-    of the record, and a slot may be stale.
+    OP is a name, a name without overload, or a glob such as 'aten::add*'. --format text prints the dump and the
+    table as PyTorch does, with shorter paths, and then what Python registers. A recorded registry does not contain
+    the order of its registrations. So dump computes its table by the rules of its PyTorch, and shows no stale slot.
+    With --semantics torch-2.6, dump registers everything in the order of the record, and a slot may be stale.
 
     \b
     Examples:

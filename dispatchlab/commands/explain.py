@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -92,6 +93,8 @@ def explain(
       dispatchlab explain my::op cpu --from my_package
       dispatchlab explain my::op --mode compile --from my_package
     """
+    if "::" not in operator and (name := next(filter(re.compile(r"\w+::[\w.]+").fullmatch, arguments), "")):
+        raise click.UsageError(f"OP comes first, and then its arguments: dispatchlab explain {name} {operator} ...")
     if mode is not None:
         _check_for_mode(arguments, options)
     source, imports = named_subject(source, [operator])

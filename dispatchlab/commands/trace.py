@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from dispatchlab.questions.sources.engines import EngineName
 
 
+_OPTIONS = ("--engine", "--format", "--key", "--operator", "--sets", "--summary")
+
+
 @click.command(cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("file", metavar="FILE.py")
 @click.argument("arguments", metavar="[ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
@@ -62,6 +65,8 @@ def trace(
     from dispatchlab.views.as_json import deep_nesting
 
     program = program_at(file)
+    if ours := sorted({*_OPTIONS} & {*arguments}):
+        note(f"note: {' and '.join(ours)} after {file} went to the program: an option of trace stands before the file")
     is_torch = program.imports_torch if engine is None else engine == "torch"
     if is_torch:
         from dispatchlab.questions.trace.torch_trace import TorchTrace as Recording

@@ -148,5 +148,5 @@ def no_answer(source: str, torch: str, backend: str) -> str:
     if backend == "CUDA":
         return f"{what}; {cuda_registry(torch)} has them, without --from or by its name"
     if is_in_tree(backend):
-        return f"{what}; use --engine torch on a PyTorch that has them, or a registry that was recorded there"
+        return f"{what}; name `live` as the source on a PyTorch that has them, or a registry that was recorded there"
     return f"{what}; name the package with --from, or a registry that was recorded with the package"

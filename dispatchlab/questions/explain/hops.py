@@ -262,7 +262,7 @@ def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema
     kernel, key = hop.kernel, hop.key
     if hop.refusal is not None or kernel is None:
         return _End(f"the call fails: {hop.refusal}")
-    if kernel.reason is Provenance.MATH:
+    if kernel.reason in (Provenance.MATH, Provenance.NESTED):
         return _End("a composite kernel: it redispatches no further; its inner calls are dispatched anew")
     rule = rule_of(key, kernel, view.by_rule, view.name)
     if key.functionality <= DispatchKey.NestedTensor:
