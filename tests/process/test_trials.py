@@ -17,9 +17,11 @@ import pytest
 pytest.importorskip("torch")
 
 from dispatchlab.live.bridge.torch import ImportFailedError
+from dispatchlab.model.failure import Raised
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.check.trials import Run, TrialRequest, TrialsFailedError, trial_process, trials_answer
 from dispatchlab.questions.lint.rule import Finding, Level, grouped
+from dispatchlab.questions.why.diagnose import Answer
 
 Try = Callable[..., list[Run]]
 
@@ -527,6 +529,14 @@ def plain(x: torch.Tensor) -> torch.Tensor:
     answer = trials_answer(tried(source), ("module0",), whole=False, reported={("DL006", "own::plain")})
     assert answer.findings == ()
     assert re.fullmatch(r"1 operator: \d trials passed, 1 for information \(DL006 below\)", answer.text), answer.text
+
+
+def test_a_misspelled_kernel_is_named_by_lint_alone() -> None:
+    raised = (Raised("builtins.AttributeError", "'_OpNamespace' 'own' object has no attribute 'scael'"),)
+    run = TrialRun(operator="own::scael", trial="signature", status="failed", raised=raised)
+    cause = Answer(code="WHY103", title="an operator with a similar name", cause="own::scael is not defined")
+    answer = trials_answer([(run, cause)], ("module0",), whole=False, reported={("DL001", "own::scael")})
+    assert (answer.findings, answer.text) == ((), "1 operator: 0 trials passed, 1 failed (DL001 below)")
 
 
 BACKEND = """

@@ -120,7 +120,7 @@ def trial_process(request: TrialRequest) -> Iterator[TrialProcess]:
         yield TrialProcess(engine, request)
 
 
-_REPEATS: Final = {"WHY109": "DL001", "WHY401": "DL006", "WHY531": "DL010"}
+_REPEATS: Final = {"WHY103": "DL001", "WHY109": "DL001", "WHY401": "DL006", "WHY531": "DL010"}
 """Causes of failed trials, and the rules of lint that report the same mistake."""
 
 
