@@ -20,7 +20,7 @@ from dispatchlab.questions.check.selection import NothingSelectedError, UnknownR
 from dispatchlab.questions.coverage.coverage_on_lab import Fill
 from dispatchlab.questions.lint.baseline import BaselineError, load_baseline
 from dispatchlab.questions.lint.provenance import calls_in
-from dispatchlab.questions.lint.rule import Finding, Identity, Level, LintReport, Rule, Subject
+from dispatchlab.questions.lint.rule import Finding, Identity, Level, LintReport, Rule, Subject, grouped
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import lint as run_rules
 from dispatchlab.questions.lint.run import lint_source
@@ -380,6 +380,22 @@ def test_operators_of_one_group_have_one_fix_but_for_their_names(tmp_path: Path)
             assert each.fix_of_any == group.first.fix_of_any
             assert each.operator.partition("::")[2] in each.fix
     assert "the same with its own name: test::c" in check_view(check_report([report])).text()
+
+
+def test_fixes_that_name_the_call_of_each_operator_are_of_one_cause() -> None:
+    """A kernel that many operators share, and that calls the operator itself, is one mistake."""
+    found = [
+        Finding(
+            "WHY307",
+            f"test::{name}",
+            None,
+            "it recurses",
+            cause="line 1",
+            fix=f"not the operator torch.ops.test.{name}",
+        )
+        for name in ("a", "b")
+    ]
+    assert [[each.operator for each in group.findings] for group in grouped(found)] == [["test::a", "test::b"]]
 
 
 def test_a_hash_whose_kernel_came_with_the_def_is_not_called_differentiable(tmp_path: Path) -> None:

@@ -101,7 +101,8 @@ class Finding:
     @property
     def fix_of_any(self) -> str:
         """The fix without the name of the operator."""
-        return self.fix.replace(self.operator, "...").replace(f'"{self.operator.partition("::")[2]}"', "...")
+        fix = self.fix.replace(self.operator, "...").replace(self.operator.replace("::", "."), "...")
+        return fix.replace(f'"{self.operator.partition("::")[2]}"', "...")
 
     def __str__(self) -> str:
         return f"{self.operator}: {self.code}{'' if self.key is None else f' {self.key}'}: {self.message}"
