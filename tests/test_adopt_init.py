@@ -39,7 +39,9 @@ def test_a_first_run_writes_three_files_and_adds_the_options_of_pytest(checkout:
     ]
     assert after["my_ops/__init__.py"] == before["my_ops/__init__.py"]
     assert "verdict: order-independent" in after["dispatch-scenarios/expect/my_ops.txt"]
-    assert "dispatchlab check my_ops" in after[".github/workflows/dispatchlab.yml"]
+    workflow = after[".github/workflows/dispatchlab.yml"]
+    assert "dispatchlab check my_ops" in workflow
+    assert "# Findings and records depend on PyTorch: to keep its version, write torch==VERSION.\n" in workflow
     assert "  edited  pyproject.toml" in result.stdout
     assert result.stdout.endswith(
         "  dispatchlab check my_ops\n"
