@@ -72,6 +72,11 @@ def test_autograd_keys_are_covered_by_their_fallbacks() -> None:
     assert report("Tracer", operators=("c10d::barrier",)).coverage.operators[0].filled.way is Way.FALLBACK
 
 
+def test_coverage_says_that_it_does_not_call_the_fallback() -> None:
+    shown = coverage_view(report("Tracer", operators=("c10d::barrier",))).text()
+    assert "the backend fallback of the key, which coverage does not call\n" in shown
+
+
 def test_an_unknown_key_is_refused() -> None:
     with pytest.raises(UnknownKeyError, match="did you mean PrivateUse"):
         run_raising("coverage", "--key", "PrivateUse")

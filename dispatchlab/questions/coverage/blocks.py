@@ -14,7 +14,7 @@ from dispatchlab.views.view import View
 _MEANING = {
     Way.DIRECT: "a kernel at the key itself",
     Way.COMPOSITE: "a kernel at an alias key that covers it",
-    Way.FALLBACK: "the backend fallback of the key",
+    Way.FALLBACK: "the backend fallback of the key, which coverage does not call",
     Way.AMBIGUOUS: "two kernels match, so a call raises",
     Way.MISSING: "no kernel for the operator, or none for its out overload: a call raises",
 }
