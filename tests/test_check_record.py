@@ -56,6 +56,11 @@ def checked(before: str, after: str, *foreign: str) -> RecordCheck:
     return RecordCheck("mine.yaml", ("mine",), "2.13.0", counts[0], counts[1], changes, (), "")
 
 
+def test_the_page_of_drift_says_that_a_record_has_no_functions() -> None:
+    shown = run("rule", "drift").stdout
+    assert "Which function a kernel is: a record has only the line that registers the kernel." in shown
+
+
 def test_lines_and_foreign_defs_do_not_count() -> None:
     moved = (FOUNDATION + DEF + CPU).replace("ops.py:1", "ops.py:9").replace("[Tensor other]", "")
     found = checked(DEF + CPU, moved, "aten::mul.Tensor")

@@ -44,7 +44,7 @@ _DRIFT = Kind(
     "The package registers something else than its committed record says.",
     "A kernel or a schema that comes, goes or changes is seen by every user, and a review should see it.",
     "Where it is meant, record the package again, and commit the record.",
-    "Whether the change is meant.",
+    "Whether the change is meant. Which function a kernel is: a record has only the line that registers the kernel.",
 )
 _TRIALS = Kind(
     str(Question.TRIALS),
