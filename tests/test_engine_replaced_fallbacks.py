@@ -153,8 +153,8 @@ def verdict(registrations: Sequence[Registration], semantics: str) -> tuple[Verd
 
 
 LOST = (
-    f"{KEY} has no fallback: a release empties the key, whichever fallback is there, "
-    "and PyTorch's own fallback does not return"
+    f"{KEY} has no fallback. A release removes the fallback of this key, even if another registration set it. "
+    "A release restores no earlier fallback, not even PyTorch's own"
 )
 NEWEST = f"a and b both set the fallback of {KEY}; the later one wins"
 

@@ -202,7 +202,7 @@ def why(expected: State, actual: State, semantics: Semantics) -> tuple[str, ...]
             assert there is not None
             content = f"the def {there.stored.schema}" if there.stored else "kernels and no def"
             content = "nothing registered for it" if there.is_unused else content
-            reasons.append(f"{name} is there after {_side(left)} alone, with {content}")
+            reasons.append(f"the operator {name} is there after {_side(left)} alone, with {content}")
             continue
         reasons += _entries(name, left, right)
         # Only what one state has and the other lacks counts.
@@ -229,8 +229,8 @@ def _fallbacks(left: Fallbacks, right: Fallbacks, semantics: Semantics) -> Itera
         yield f"a refused fallback left others behind, at {keys}"
     for key in keys_of(bits & replaced):
         yield (
-            f"{key} has no fallback: a release empties the key, whichever fallback is there, "
-            "and PyTorch's own fallback does not return"
+            f"{key} has no fallback. A release removes the fallback of this key, even if another registration set it. "
+            "A release restores no earlier fallback, not even PyTorch's own"
         )
     for bit in sorted(left.by_slot.keys() & right.by_slot.keys()):
         if left.by_slot[bit] is not right.by_slot[bit]:

@@ -54,19 +54,15 @@ def _second_def(
 
 def alias_kind_conflict(operator: OperatorName, stored: Stored, new: Definition) -> RegistrationError:
     """Return the refusal of two defs whose alias kinds do not merge."""
-    old_kind, new_kind = str(stored.alias or "default"), str(new.alias or "default")
-    return RegistrationError(
-        ErrorKind.ALIAS_KIND_CONFLICT,
-        f"{operator} is defined already with alias kind {old_kind}{_by(stored.debug)} and this def says {new_kind}"
-        f"{_by(new.debug)}; a second def is accepted only if the first sets an alias kind and the second sets none",
-        {
-            "operator": str(operator),
-            "alias_kind": new_kind,
-            "debug": new.debug,
-            "other_alias_kind": old_kind,
-            "other_debug": stored.debug,
-        },
+    first = f"with the alias kind {stored.alias}" if stored.alias else "without an alias kind"
+    second = f"the alias kind {new.alias}" if new.alias else "no alias kind"
+    message = (
+        f"{operator} is defined already {first}{_by(stored.debug)}, and this def sets {second}{_by(new.debug)}. "
+        "A second def is accepted only if the first def sets an alias kind and the second def sets none"
     )
+    of_new = {"operator": str(operator), "alias_kind": str(new.alias or "default"), "debug": new.debug}
+    of_stored = {"other_alias_kind": str(stored.alias or "default"), "other_debug": stored.debug}
+    return RegistrationError(ErrorKind.ALIAS_KIND_CONFLICT, message, of_new | of_stored)
 
 
 def schema_mismatch(
@@ -82,44 +78,31 @@ def schema_mismatch(
     """Return the refusal of a kernel that does not fit the schema; one of the two was registered last."""
     compared = str(as_compared(schema, symint_kernel=kernel.kernel.symint))
     which = f", one of {others + 1} such kernels," if others else ""
-    return RegistrationError(
-        ErrorKind.SCHEMA_MISMATCH,
+    message = (
         f"the kernel{_by(kernel.debug)} at {key_text(kernel.key)}{which} does not fit the schema of {operator}"
-        f"{_by(schema_debug)}: {reason} The def says {compared}, the kernel's type gives {inferred}: change one",
-        {
-            "operator": str(operator),
-            "def_schema": compared,
-            "def_debug": schema_debug,
-            "inferred_schema": str(inferred),
-            "inferred_debug": kernel.debug,
-            "reason": reason,
-        },
+        f"{_by(schema_debug)}: {reason} The def says {compared}, the kernel's type gives {inferred}: change one"
     )
+    of_def = {"operator": str(operator), "def_schema": compared, "def_debug": schema_debug}
+    of_kernel = {"inferred_schema": str(inferred), "inferred_debug": kernel.debug, "reason": reason}
+    return RegistrationError(ErrorKind.SCHEMA_MISMATCH, message, of_def | of_kernel)
 
 
 def signature_mismatch(operator: OperatorName, held: HeldSignature, new: RegisteredKernel) -> RegistrationError:
     """Return the refusal of a kernel whose C++ signature differs from another kernel's."""
-    return RegistrationError(
-        ErrorKind.SIGNATURE_MISMATCH,
+    message = (
         f"the kernels of {operator} must agree in their C++ signature, and {new.kernel.signature}{_by(new.debug)} at "
-        f"{key_text(new.key)} is not {held.signature}{_by(held.debug)} at {held.key} (const and references matter)",
-        {
-            "operator": str(operator),
-            "signature": str(new.kernel.signature),
-            "debug": new.debug,
-            "key": key_text(new.key),
-            "other_signature": held.signature,
-            "other_debug": held.debug,
-            "other_key": held.key,
-        },
+        f"{key_text(new.key)} is not {held.signature}{_by(held.debug)} at {held.key} (const and references matter)"
     )
+    of_new = {"signature": str(new.kernel.signature), "debug": new.debug, "key": key_text(new.key)}
+    of_held = {"other_signature": held.signature, "other_debug": held.debug, "other_key": held.key}
+    return RegistrationError(ErrorKind.SIGNATURE_MISMATCH, message, {"operator": str(operator)} | of_new | of_held)
 
 
 def too_many_arguments(operator: OperatorName, count: int) -> RegistrationError:
     """Return the refusal of a schema with more arguments than a dispatch bitset has bits."""
     return RegistrationError(
         ErrorKind.TOO_MANY_ARGUMENTS,
-        f"{operator} has {count} arguments and a dispatcher looks at {MAX_ARGUMENTS} at most: "
+        f"{operator} has {count} arguments, and the dispatcher accepts at most {MAX_ARGUMENTS}: "
         "pass some of them as lists",
         {"operator": str(operator), "count": str(count)},
     )

@@ -608,7 +608,7 @@ def _check_meta(state: Transaction, kernel: RegisterImpl) -> None:
     if entry.kernels_at(_COMPOSITE):
         raise refusals.refuse(
             ErrorKind.META_BESIDE_COMPOSITE,
-            f"{kernel.name} decomposes (CompositeImplicitAutograd), and PyTorch refuses a Meta kernel for it",
+            f"{kernel.name} has a CompositeImplicitAutograd kernel, and PyTorch refuses a Meta kernel beside it",
             operator=kernel.variable,
         )
 

@@ -150,9 +150,11 @@ def line_of(report: Report) -> b.Line:
     return b.Line((f"{report.scenario}: ", verdict, ", ", _expected(report), refused))
 
 
-def fix_of(fix: str) -> b.Inline:
-    """Return a fix; a field of a scenario in it is never wrapped."""
-    return tuple(b.Span(text, kind="fix") if at % 2 else text for at, text in enumerate(re.split("(`.*?`)", fix)))
+def fix_lines(fix: str, *, indent: int = 0) -> Iterator[b.Line]:
+    """Yield a line for each fix; a field of a scenario in it is never wrapped."""
+    for line in fix.splitlines():
+        parts = (b.Span(text, kind="fix") if at % 2 else text for at, text in enumerate(re.split("(`.*?`)", line)))
+        yield b.Line(tuple(parts), indent=indent, label=b.strong("fix: "), hang=5)
 
 
 def _expected(report: Report) -> b.Span:
@@ -168,7 +170,7 @@ def _blocks(one: Explored, *, details: bool = True) -> Iterator[b.Block]:
     yield b.Verdict(report.verdict_text, VERDICT_MOODS[found.verdict], (", ", _expected(report)))
     if report.reason is not None:
         yield b.Line(report.reason.cause, label=b.strong("cause: "), hang=7)
-        yield b.Line(fix_of(report.reason.fix), label=b.strong("fix: "), hang=5)
+        yield from fix_lines(report.reason.fix)
     yield b.Line(report.claim, "emphasis", label=b.quiet("claim: "), hang=7)
     example = found.counterexample
     if example is not None:

@@ -82,7 +82,7 @@ def _findings(found: Exploration, report: Report) -> Iterator[Block]:
     yield Line(f"counterexample: {example.flaw}, {FLAWS[example.flaw]}")
     yield Line(f"cause: {reason.cause}")
     yield from (Line(f"also: {text}") for text in reason.more)
-    yield Line(f"fix: {reason.fix}")
+    yield from (Line(f"fix: {fix}") for fix in reason.fix.splitlines())
     one, other = example.expected_sequence, example.actual_sequence
     sides = {"order": one} if one == other else {"one order": one, "the other order": other}
     for title, sequence in sides.items():

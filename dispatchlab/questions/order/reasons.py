@@ -28,7 +28,7 @@ from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Conflict, Counterexample, Expectation, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import on_sandboxes, run
 from dispatchlab.questions.order.fixes import Change, Fixes, changed, find_fixes, is_definition, outcomes
-from dispatchlab.registries.debug_text import owner
+from dispatchlab.registries.debug_text import owner, sites_in
 from dispatchlab.scenario.load import module_texts, order_text
 from dispatchlab.scenario.scenario import Scenario
 
@@ -52,7 +52,7 @@ class Reason:
 
     Args:
         cause: the operator, the key and what happens there, with the source location of each registration.
-        fix: the smallest change that removes the difference.
+        fix: the smallest changes that remove the difference, one a line.
         registrations: the numbers of the registrations that cause it.
         more: sentences about other differences with the same reason.
         changes: the changes that were tried and help, each alone.
@@ -121,12 +121,12 @@ _STALE: Final = re.compile(
     re.MULTILINE,
 )
 _FALL_THROUGH: Final = "PyTorch's autograd fallback"
-_NO_TRACE: Final = "A refusal should leave the state as it was"
+_NO_TRACE: Final = "A refused registration should change nothing"
 _OWN_SCHEMA: Final = (
     r"the kernel \(.*?\) at (\w+) does not fit the schema .* The def says [^(]+(\(.*), the kernel's type gives (.*)$"
 )
 _WAYS_OUT: Final = {
-    "arguments and a dispatcher looks at": "pack some of its arguments into one list (Tensor[])",
+    "arguments, and the dispatcher accepts": "pack some of its arguments into one list, Tensor[]",
     "does not fit": "let its kernel take the arguments of its schema",
 }
 """What helps against a refusal, by a part of its text."""
@@ -134,7 +134,7 @@ _AFTERWARDS: Final = (
     (r" is there after the other order alone", " stays"),
     (r" is (.+) after the other order alone", r" stays \1"),
     (r" is .+ after one order alone", " is gone"),
-    (r"^a refused fallback left others behind, at (.+)$", r"by then the fallback is set at \1, and stays there"),
+    (r"^a refused fallback left others behind, at (.+)$", r"before the refusal, the fallback is set at \1, and stays"),
 )
 """What a difference is where the other sequence is longer, and not in another order."""
 
@@ -167,14 +167,15 @@ class _Stale(NamedTuple):
             entry = _entry_text(self.slots[key][not wanted])
             if entry == _FALL_THROUGH:
                 kernel = self.kernels.get(key.removeprefix("Autograd"), kernel)
-                entry += f", which goes on to {kernel}"
+                entry += f", which calls {kernel}"
             keys_of.setdefault(entry, []).append(key)
         texts = []
         for at, (entry, keys) in enumerate(keys_of.items(), 1):
             which = ", ".join(keys if len(keys) < 4 else [keys[0], "..."])
-            others = f"the other {len(keys)}" if len(keys_of) == at else f"{len(keys)}{' of them' * (at == 1)}"
-            who = f"{others} ({which})" if len(keys_of) > 1 else f"all {count}" if count > 1 else "the slot"
-            texts.append(f"{who} {verb}{'s' * (count == 1 and not verb.startswith('should'))} {entry}")
+            some = f"the other {len(keys)}" if len(keys_of) == at else f"{len(keys)}{' of the' * (at == 1)}"
+            who = f"{some} slots ({which})" if len(keys_of) > 1 else f"all {count} slots"
+            who = f"the {f'{key} ' * (count > 1)}slot" if len(keys) == 1 else who
+            texts.append(f"{who} {verb}{'s' * (len(keys) == 1 and not verb.startswith('should'))} {entry}")
         return ", and ".join(texts)
 
 
@@ -229,31 +230,32 @@ class _Pair:
             if self.example.flaw is Flaw.NON_COMMUTING and len(kernels) == 2:
                 return self._stale_pair(stale, kernels)
             *before, last = dict.fromkeys(at for at in self.example.actual_sequence if at in kernels)
-            text = f"{self._kernel(last)} does not refresh {stale.names}"
             if before and self.scenario.modules:
-                text += f" when {self._short(last)} is registered after {_listed(list(map(self._kernel, before)))}"
-            elif before:
-                text = f"{_listed(list(map(self._kernel, kernels)))} do not refresh {stale.names}"
-            text += f": {stale.entries('still hold')}, but {stale.entries('should hold', wanted=True)}"
-            return _cause(text, kernels, self._differences())
+                when = f"{self._kernel(last)} is registered after {self._kernels(before)}"
+            else:
+                when = f"{self._kernels(kernels)} {'are' if before else 'is'} registered"
+            text = f"PyTorch does not refresh {stale.names} when {when}. Then {stale.entries('still hold')}. "
+            return _cause(f"{text}But {stale.entries('should hold', wanted=True)}", kernels, self._differences())
         functions = {_function(self.registrations[index]): index for index in parts}
         if functions.keys() == {"custom_op", "register_kernel"}:
             kernel, made = self._short(functions["register_kernel"]), self._short(functions["custom_op"])
-            text = f"if {self._names([functions['register_kernel']])} comes after "
-            text += f"{self._names([functions['custom_op']])}, PyTorch puts {kernel} into the library of {made}, "
-            text += f"and a release of {made} removes {kernel}, too. If before, {kernel} has its own library, and stays"
+            text = f"if {self._names([functions['register_kernel']])} is registered after "
+            text += f"{self._names([functions['custom_op']])}, PyTorch puts {kernel} into the library of {made}. "
+            text += f"Then the release of {made} also removes {kernel}. If {kernel} is registered before {made}, "
+            text += f"{kernel} has its own library. Then the release of {made} does not remove {kernel}"
             return _cause(text, parts, (first, *more))
         named = [index for index in parts if (text := owner(shown_text(self.registrations[index]))) and text in first]
         members = tuple(named if len(named) > 1 else parts)
         if functions.keys() == {"custom_op"}:
-            text = f"{self._names(members)} define the same operator; the later one destroys all that the earlier one"
-            return _cause(f"{text} registered", members, (first, *more))
-        if brought := ", ".join(self._brought(first, members)):
-            first = f"{first} ({brought})"
+            text = f"{self._names(members)} define the same operator. The later one removes everything that the "
+            return _cause(f"{text}earlier one registered", members, (first, *more))
+        if brought := ". ".join(self._brought(first, members)):
+            first = f"{first}. {brought[0].upper()}{brought[1:]}"
         elif len(named) < 2:
             first = f"{first}; the order of {self._names(members)} decides"
         if self.scenario.modules:
             first = first.replace("the later one wins", "the later import wins")
+        first = re.sub(r"^(?=\S+\.\w+:\d+[, ].*(both|all) set )", "the registrations at ", first)
         return _cause(first, members, more)
 
     def _brought(self, text: str, members: Sequence[int]) -> Iterator[str]:
@@ -268,25 +270,26 @@ class _Pair:
             else:
                 name, sites = self._names((at,)), sites - {owner(shown_text(one))}
             if inside := [site for site in sorted(sites) if site in text]:
-                yield f"{name} brings {' and '.join(inside)}"
+                yield f"{name} registers {' and '.join(inside)}"
 
     def _stale_pair(self, stale: _Stale, kernels: Sequence[int]) -> Reason:
         """Return the cause where the order of two registrations decides what calls run, and no table shows it."""
         first, last = (at for at in dict.fromkeys(self.example.actual_sequence) if at in kernels)
         silent, impl = self._short(last), self.registrations[last]
-        text = f"{self._kernel(last)} does not refresh {stale.names}"
+        steps = {*self.example.expected_sequence, *self.example.actual_sequence}
+        every, text = [at for at, one in enumerate(self.registrations) if not is_definition(one)], ""
+        if not steps.issuperset(every):
+            text = f"if {stale.operator} has only {self._kernels([at for at in every if at in steps])}, "
+        other, late = (self._short(at) if text else self._kernel(at) for at in (first, last))
         if isinstance(impl, Impl) and not slots_of_key(impl.key or DispatchKey.Undefined):
-            text = (
-                f"no call runs {self._kernel(last)}, because {impl.key} has no slot. But PyTorch counts {silent} as a "
-            )
-            text += (
-                f"kernel of each backend, so {self._short(first)} loses {stale.names}, which {silent} does not refresh"
-            )
+            text += f"no call runs {self._kernel(last)}, because {impl.key} has no slot. But PyTorch counts {silent} "
+            text += f"as a kernel of each backend. Therefore {self._short(first)} should lose {stale.names} when "
+            text += f"{silent} is registered. But PyTorch does not refresh {stale.names}. "
+        else:
+            text += f"PyTorch does not refresh {stale.names} when {late} is registered. "
         after, before = stale.entries("still hold"), stale.entries("hold", wanted=True)
-        text += f". If {silent} is registered after {self._kernel(first)}, {after}. If before, {before}. "
-        text += (
-            "torch._C._dispatch_dump_table prints the same table after both orders, because it computes each slot anew"
-        )
+        text += f"If {other} is registered first, {after}. If {silent} is registered first, {before}. "
+        text += "torch._C._dispatch_dump_table prints one table after both orders, because it computes each slot anew"
         return _cause(text, kernels, self._differences())
 
     # -- what a release or a refusal leaves
@@ -297,7 +300,7 @@ class _Pair:
         first, *more = differences or [FLAWS[example.flaw]]
         if stale is not None:
             should, hold = stale.entries("should hold", wanted=True), stale.entries("still hold")
-            first, more = f"{stale.names} are not refreshed: {should}, but {hold}", differences
+            first, more = f"PyTorch does not refresh {stale.names}: {should}, but {hold}", differences
         for label, now in _AFTERWARDS:
             first = re.sub(label, now, first)
         steps = [step for step in dict.fromkeys(example.actual_sequence) if step >= 0]
@@ -309,12 +312,12 @@ class _Pair:
             if _function(self.registrations[who]) == "custom_op":
                 made = [step for step in before if _function(self.registrations[step]) == "custom_op"]
                 because, more = [step for step in before if step not in made], [first, *more]
-                names += f" destroys all that {self._names(made)} registered, and then"
+                names += f" removes everything that {self._names(made)} registered. Then {self._short(who)}"
                 but = f"PyTorch does not restore {self._short(made[0])}"
             because = [step for step in because if not is_definition(self.registrations[step])] or because
             after = f" because of {self._names(because)}" if because else ""
             if not before and isinstance(self.registrations[who], Def):
-                why = re.sub(_OWN_SCHEMA, r"its kernel at \1 takes \3, and its schema says \2", why)
+                why = re.sub(_OWN_SCHEMA, r"its kernel at \1 has the schema \3, and its def has the schema \2", why)
             text = f"{names} is refused{after}{f': {why}' * bool(why)}".rstrip(".")
             return _cause(f"{text}. But {but}. {_NO_TRACE}", (who,), more)
         released = [~step for step in example.actual_sequence if step < 0 and step not in example.expected_sequence]
@@ -324,20 +327,20 @@ class _Pair:
         text = f"after the release of {name}, {first}"
         if stale is not None:
             are = "is" if len(others) == 1 else "are"
-            beside = f"{_listed(list(map(self._kernel, others)))} {are} still registered, so " if others else ""
-            text = f"the release of {_listed(list(map(self._kernel, released)))} does not refresh {stale.names}. "
-            text += f"{beside}{should}. But {hold}"
+            beside = f"{self._kernels(others)} {are} still registered, so " if others else ""
+            text = f"PyTorch does not refresh {stale.names} when {self._kernels(released)} "
+            text += f"{'is' if len(released) == 1 else 'are'} released. {beside or 'Then '}{should}. But {hold}"
         elif len(kept) == len(released) == 1 and (stays := _STAYS.search(first)):
             short, keeper = self._short(released[0]), self._names(kept)
             text = f"{name} {f'stores {short} in {keeper}' if stays[1] else f'writes {short} into {stays[2]}'}. "
-            text += f"The release of {short} leaves {short} there; only the release of "
+            text += f"The release of {short} does not remove {short}. Only the release of "
             text += f"{self._short(kept[0]) if stays[1] else keeper} removes {short}"
         if isinstance(fallback := self.registrations[released[0]], Fallback):
             every = enumerate(self.registrations)
             alike = [at for at, one in every if isinstance(one, Fallback) and one.key == fallback.key]
             if len(alike) > 1:
-                meet = f"{self._names(alike)} are at one key, where the newest replaces the others"
-                text, released = f"{meet}; after the release of one of them, {first}", alike
+                meet = f"{self._names(alike)} have the same key. A later fallback replaces an earlier one"
+                text, released = f"{meet}. After the release of one of them, {first}", alike
         return _cause(text, tuple(dict.fromkeys((*released, *self._parts()))), tuple(more))
 
     # -- refusals
@@ -357,10 +360,11 @@ class _Pair:
             met = tuple(step for step in dict.fromkeys(good) if step >= 0 and step != last)
             after = f" after {self._names(met)}" if met else ""
             key = re.search(r"^\+  key: (\w+)$", self.example.diff, re.MULTILINE)
-            left = f"a second try is refused: {accepted}"
+            left = f"But a second try is refused: {accepted}"
             if key and isinstance(fallback := self.registrations[last], Fallback):
-                left = f"by then {self._short(last)} is set at {key[1]}, another key of {fallback.key}, and stays there"
-            return _cause(f"{who} is refused{after}, because {refusals[last]}. But {left}. {_NO_TRACE}", (*met, last))
+                left = f"Before the refusal, PyTorch sets {self._short(last)} at {key[1]}, another key of the alias "
+                left += f"{fallback.key}. After the refusal, {self._short(last)} stays at {key[1]}"
+            return _cause(f"{who} is refused{after}, because {refusals[last]}. {left}. {_NO_TRACE}", (*met, last))
         if accepted is not None:
             texts = []
             for order, reason in ((bad, refusals[last]), (good, accepted)):
@@ -377,15 +381,16 @@ class _Pair:
             when = "without"
             own = (refusals[index].partition(" The def ")[0].rstrip(".") for index in earlier if index in refusals)
             itself = "; ".join(re.sub(r"^the kernel \(.*?\) at \w+ ", "it ", said) for said in own)
-            stays, why = "what it did stays", f"because of it: {refusals[last]}"
+            stays, why = f"a part of {names} stays", refusals[last]
             if signatures := re.search(_SIGNATURES, refusals[last]):
-                stays = f"PyTorch keeps the {signatures[1]} of {names}, {signatures[3]}"
-                why = f"because its signature is another one, {signatures[2]}"
+                stays = f"PyTorch keeps the {signatures[1]} of {names}: {signatures[3]}"
+                why = f"its {signatures[1]} is different: {signatures[2]}"
             if itself or all(~index in bad for index in earlier):
-                left = f"{self._names(earlier)} is {f'refused ({itself})' if itself else 'released'}. But {stays}"
-                return _cause(f"{left}. After that, {who} is refused {why}", members)
-        text = f"{who} is accepted {when} {self._names(earlier)}, and refused after {names}: {refusals[last]}"
-        return _cause(text, members)
+                gone = f"refused, because {itself}" if itself else "released"
+                text = f"{self._names(earlier)} is {gone}. But {stays}. After that, {who} is refused, because {why}"
+                return _cause(text, members)
+        text = f"{who} is accepted {when} {self._names(earlier)}. After {names}, {self._short(last)} is refused"
+        return _cause(f"{text}: {refusals[last]}", members)
 
     def _refusals(self, sequence: StepSequence) -> dict[int, str]:
         """Return the registrations of a sequence that are refused in it, with the reason of the last refusal."""
@@ -414,27 +419,30 @@ class _Pair:
         if self.example.flaw is Flaw.RESIDUE and is_alone and all(len(one.dropped) == 1 for one in fixes.drops):
             why = "".join(self._refusals(self.example.actual_sequence).values())
             ways = (way for said, way in _WAYS_OUT.items() if said in why)
-            words.append(next(ways, "correct what its refusal names"))
+            expects = {change.expect for change in fixes.changes} or {None}
+            words.append(next(ways, "correct what its refusal names") + self._fields(Change(expect=expects.pop())))
         if not words:
             words = [f"drop {self._names(members)}" if len(members) == 1 else "keep one of them"]
-        text = ", or ".join(words) + ("" if fixes.is_whole else "; other registrations may differ as well")
-        expects = {change.expect for change in fixes.changes}
-        is_known = len(expects) == 1 and None not in expects and not self.scenario.packages
-        return f"{text}; then write `expect: {expects.pop()}`" if is_known else text
+        return "\nor ".join(words) + ("" if fixes.is_whole else "; other registrations may differ as well")
 
     def _drop(self, fixes: Fixes) -> Iterator[str]:
         """Yield the removals that help; those after which the scenario has the same fields are one text."""
-        alike: dict[str, list[tuple[int, ...]]] = {}
+        alike: dict[str, list[Change]] = {}
         for change in fixes.drops:
             if len(change.dropped) < len(self.registrations):
-                alike.setdefault(self._fields(change), []).append(change.dropped)
-        for fields, dropped in alike.items():
+                alike.setdefault(self._fields(change), []).append(change)
+        for fields, changes in alike.items():
+            dropped, (change, *_) = [one.dropped for one in changes], changes
             every = sorted({index for indices in dropped for index in indices})
             size = len(dropped[0])
+            if len(change.order) > 1:
+                names = ["the other" if at in every else self._short(at) for at in change.order]
+                fields = f", register {' before '.join(names)}{', and release nothing' * (not change.releases)}{fields}"
             if len(dropped) == len(every) > size == len(every) - 1 > 1:
                 yield f"drop all but one of {self._shorts(every)}{fields}"
             elif size > 1:
-                yield f"drop {', or '.join(map(self._shorts, dropped[:2]))} (dropping fewer is not enough){fields}"
+                pairs = ", or ".join(map(self._shorts, dropped[:2]))
+                yield f"drop {pairs}, because dropping fewer is not enough{fields}"
             else:
                 is_named = {_function(self.registrations[index]) for index in every} == {"custom_op"} and len(every) > 1
                 renamed = ", or give the operator of one of them another name" * is_named
@@ -458,7 +466,7 @@ class _Pair:
         elif not modules and not releases:
             text += f", and never release {'any' if len(names) > 2 else 'either'} of them"
             leaves = self.example.flaw is not Flaw.UNDO and self._stale() is not None
-            text += ", because a release leaves stale slots, too" * leaves
+            text += ", because PyTorch does not refresh all slots after a release, either" * leaves
         yield text + self._fields(fixes.order)
 
     def _fields(self, change: Change) -> str:
@@ -471,10 +479,13 @@ class _Pair:
         if edited.modules != modules:
             bodies = (f"{name}: [{', '.join(body)}]" for name, body in module_texts(edited.modules))
             fields.append(f"`modules: {{{', '.join(bodies)}}}`")
+        why = "; the others then have new numbers" * bool(change.dropped and re.search(r"\d", "".join(fields)))
         if edited.snapshots != self.scenario.snapshots:
             fields.append("`snapshots: false`")
-        why = "; modules are never released" * bool(edited.modules and not modules)
-        return f" (in the scenario: {_listed(fields)}{why})" if fields else ""
+        if change.expect is not None:
+            fields.append(f"`expect: {change.expect}`")
+        why += "; modules are never released" * bool(edited.modules and not modules)
+        return f" (in the scenario, write {_listed(fields)}{why})" if fields else ""
 
     # -- parts
 
@@ -534,10 +545,12 @@ class _Pair:
 
     def _short(self, at: int) -> str:
         """Return the debug text of a registration, if the cause names it; else its whole name."""
-        debugs = list(map(shown_text, self.registrations))
-        if debugs.count(debugs[at]) > 1:
+        debugs, one = list(map(shown_text, self.registrations)), self.registrations[at]
+        if debugs.count(debug := debugs[at]) > 1:
             return f"registration {at}" if f"registration {at})" in self.said else self._names((at,))
-        return owner(debugs[at]) if debugs[at] and owner(debugs[at]) in self.said else self._names((at,))
+        noun = "kernel" if isinstance(one, Impl) else _function(one) or type(one).__name__.lower()
+        short = f"the {noun} at {owner(debug)}" if any(sites_in(debug)) else owner(debug)
+        return short if debug and owner(debug) in self.said else self._names((at,))
 
     def _kernel(self, at: int) -> str:
         """Return a kernel with its key: `fn_cpu (CPU)`."""
@@ -545,6 +558,9 @@ class _Pair:
         if not isinstance(one, Impl) or not one.debug:
             return self._names((at,))
         return f"{self._short(at)} ({one.key or DispatchKey.CompositeImplicitAutograd})"
+
+    def _kernels(self, indices: Sequence[int]) -> str:
+        return _listed(list(map(self._kernel, indices)))
 
     def _shorts(self, indices: Sequence[int]) -> str:
         return _listed(list(map(self._short, indices)))
@@ -575,4 +591,7 @@ def _entry_text(entry: str) -> str:
     if "ambiguous" in entry:
         return "PyTorch's kernel for an ambiguous AutogradOther, which raises"
     kernel, _, why = owner(entry).partition(" [")
-    return "no kernel" if entry == "nothing" else f"the backend fallback {kernel}" if "fallback" in why else kernel
+    at = "at " * any(sites_in(kernel))
+    if "fallback" in why:
+        return f"the backend fallback {at}{kernel}"
+    return "no kernel" if entry == "nothing" else f"{'the kernel ' * bool(at)}{at}{kernel}"

@@ -72,7 +72,8 @@ class Report:
         """The verdict, its layer if another layer is not explored, and its scope."""
         example, verdict = self.exploration.counterexample, str(self.exploration.verdict)
         if example is not None and (example.flaw is not Flaw.INVARIANT or ": stale slot: " in example.diff):
-            verdict = _HEADLINES.get(example.flaw, verdict)
+            *before, last = example.actual_sequence  # a step that runs again was refused before
+            verdict = _HEADLINES.get(Flaw.RESIDUE if last in before and ~last not in before else example.flaw, verdict)
         return f"{self._packages_text or verdict}{self.layers_text} ({'; '.join(self.standing)})"
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dispatchlab.model.sequence import Step
 from dispatchlab.prover.result import Exploration
-from dispatchlab.views.formatting import readable
+from dispatchlab.views.formatting import counted, readable
 
 
 def step_text(step: Step, registrations: Sequence[str]) -> str:
@@ -39,12 +39,7 @@ def reductions_text(found: Exploration) -> str:
 
 def summary(reports: int, *, as_expected: int, unreadable: int = 0, not_explored: int = 0) -> str:
     """Return the line that ends the reports of several scenarios."""
-    total = reports + unreadable + not_explored
-    parts = [f"{as_expected:,} as expected"]
-    if reports > as_expected:
-        parts.append(f"{reports - as_expected:,} not")
-    if unreadable:
-        parts.append(f"{unreadable:,} could not be read")
-    if not_explored:
-        parts.append(f"{not_explored:,} not explored")
-    return f"{total:,} scenario{'' if total == 1 else 's'}: {', '.join(parts)}"
+    others = {"not": reports - as_expected, "could not be read": unreadable, "not explored": not_explored}
+    parts = (f", {count:,} {what}" for what, count in others.items() if count)
+    total = counted(reports + unreadable + not_explored, "scenario")
+    return f"{total}: {as_expected:,} as expected{''.join(parts)}"

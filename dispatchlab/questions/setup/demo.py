@@ -12,7 +12,7 @@ from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.library import Library
 from dispatchlab.model.registration import Def, Impl
 from dispatchlab.model.sequence import format_sequence
-from dispatchlab.questions.order.blocks import fix_of
+from dispatchlab.questions.order.blocks import fix_lines
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.report_text import step_text
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
@@ -120,7 +120,7 @@ def demo_blocks(demo: Demo) -> Iterator[b.Line]:
         yield b.Line()
         yield b.Line(demo.report.verdict_text, "bad", indent=2)
         yield b.Line(reason.cause, indent=2, label=b.strong("cause: "), hang=7)
-        yield b.Line(fix_of(reason.fix), indent=2, label=b.strong("fix: "), hang=5)
+        yield from fix_lines(reason.fix, indent=2)
         for title, sequence in (
             ("one order", counterexample.expected_sequence),
             ("the other order", counterexample.actual_sequence),
