@@ -492,6 +492,22 @@ def test_a_trial_on_generated_inputs_ends_after_five_seconds_of_processor_time(t
     assert said(found) == {("own::wrong", "WHY612")}
 
 
+PATIENT = """
+import torch
+from dispatchlab.live.trials import trials
+trials._LIMIT_S = 0.0
+@torch.library.custom_op("own::compiled", mutates_args=())
+def compiled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+"""
+
+
+def test_trials_on_given_inputs_wait_for_an_answer(tried: Try) -> None:
+    found = tried(PATIENT, inputs="import torch\nINPUTS = {'own::compiled': [((torch.ones(3),), {})]}")
+    assert runs(found)["own::compiled", "call"].status == "passed"
+    assert "open" not in {run.status for run, _ in found}
+
+
 MANY = """
 import time, torch
 def made(at):

@@ -105,5 +105,4 @@ class _Witness:
         self._after = self._reader.read(self._packages)
 
     def collected(self) -> None:
-        kept = self._reader.read(self._packages)
-        self.moments = RegistryMoments(self._before, self._after, kept, called_functions())
+        self.moments = RegistryMoments(self._before, self._after, self._reader.read(self._packages), called_functions())

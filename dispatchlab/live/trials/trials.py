@@ -57,7 +57,7 @@ _PROCESSOR_S: Final = 5.0  # on generated inputs, on which an operator may never
 _RUN_AGAIN: Final = 10
 """How many failures of one kind are run again in forks of their own."""
 
-_COMPILED_LIMIT_S: Final = 300.0
+_LONG_S: Final = 300.0
 
 
 def run_all_trials(subjects: Sequence[Subject], names: Sequence[str], *, most: int = KEPT) -> Iterator[TrialRun]:
@@ -77,7 +77,7 @@ def run_all_trials(subjects: Sequence[Subject], names: Sequence[str], *, most: i
         runs: list[TrialRun] = []
         copy = ProcessCopy(partial(_run_all, tuple(left), names, most))
         try:
-            for run in copy.answers(partial(float, limit_s)):
+            for run in copy.answers(partial(lambda few: _LONG_S if left[0].given or left[0].noted else few, limit_s)):
                 runs.append(run)
                 if len(runs) < len(names):
                     continue
@@ -88,8 +88,9 @@ def run_all_trials(subjects: Sequence[Subject], names: Sequence[str], *, most: i
                     runs = list(run_trials(subject, names))
                 yield from runs
                 runs = []
-            if left:
-                yield from run_trials(left.pop(0), names)
+                if not left:
+                    return
+            yield from run_trials(left.pop(0), names)
         except TimeoutError:
             limit_s = max(1.0, limit_s / 2)
             yield from runs
@@ -115,15 +116,15 @@ def run_trials(subject: Subject, names: Sequence[str], *, before: str = "") -> I
         names: the trials, in order.
         before: statements to run first, such as a fix.
     """
-    left = list(names)
+    left, chosen = list(names), subject.given or subject.noted
     while left:
         copy = ProcessCopy(partial(_run, subject, tuple(left), before))
         try:
-            for run in copy.answers(lambda: _COMPILED_LIMIT_S if {*left[:1]} & {*COMPILED} else _LIMIT_S):
+            for run in copy.answers(lambda: _LONG_S if chosen or left[0] in COMPILED else _LIMIT_S):
                 left.pop(0)
                 yield run
-            if not left:
-                return
+                if not left:
+                    return
             said = _WHAT.findall(copy.printed())
             broken = -copy.code in _BY_VALUES or _HEAP.search(copy.printed())
             if broken and left[0] in _FIRST and not said and not subject.given:
