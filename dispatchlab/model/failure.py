@@ -37,6 +37,7 @@ EventKind: TypeAlias = Literal[
     "wrote undeclared",
     "returned alias",
     "rule differs",
+    "formula differs",
     "handler",
     "handling",
     "lost subclass",

@@ -305,6 +305,10 @@ def note_function(watch: ProgramWatch, operator: str, role: str, fn: Any, *, key
         fn: the function.
         keyset: whether the function gets the key set before the arguments.
     """
+    owner: Any = getattr(fn, "__self__", None)
+    function = torch().autograd.Function
+    if function in getattr(owner, "__mro__", ()) and fn == owner.apply:  # which calls forward, with ctx
+        fn, keyset = owner.forward, owner.setup_context is function.setup_context
     code = getattr(fn, "__code__", None)
     if code is None or not watch.is_users(code.co_filename):
         return

@@ -190,7 +190,7 @@ def vmap(subject: Subject) -> None:
 
     def check(given: Inputs, inputs: Inputs) -> None:
         flipped = given.map(lambda tensor: tensor.flip(0) if tensor.dim() else tensor)
-        examples = [inputs, (flipped if subject.takes(flipped) else given).copy()]
+        examples = [inputs, (flipped if subject.takes(flipped) else given).copy(), given.copy()]  # no square of two
         batched, tensors = function_of(subject.op, given)
         if not tensors:
             raise NotNeededError("it takes no tensor")
@@ -198,7 +198,7 @@ def vmap(subject: Subject) -> None:
         def compare(dims: Sequence[int | None]) -> None:
             batch = list(zip(*(tensors_of(example.values) for example in examples), strict=True))
             stacks = [pair[0] if at is None else torch.stack(pair, at) for at, pair in zip(dims, batch, strict=True)]
-            rows = [[pair[0 if at is None else row] for at, pair in zip(dims, batch, strict=True)] for row in range(2)]
+            rows = [[pair[0 if at is None else row] for at, pair in zip(dims, batch, strict=True)] for row in range(3)]
             results = [tensors_of(subject.call(Inputs(tuple(map(copy_of, row))), batched)) for row in rows]
             wanted = [torch.stack(pair) for pair in zip(*results, strict=True)]
             try:

@@ -72,13 +72,14 @@ def why_exception(
 
 
 def _failed_trials(error: BaseException, stack: Sequence[str], watch: ProgramWatch) -> Iterator[Event]:
-    """Return the operators whose fake kernel or rule for vmap is wrong, where that can be the cause.
+    """Return the operators whose formula, fake kernel or rule for vmap is wrong, where that can be the cause.
 
     The trials take the arguments of the operator's first call, or of a call that Dynamo traced.
     """
     todo: list[tuple[EventKind, str, Event]] = []
     if isinstance(error, AssertionError):
         todo += [("rule differs", "vmap", event) for event in watch.events if event.detail == "FuncTorchBatched"]
+        todo += [("formula differs", "backward", event) for event in watch.events if event.detail == "backward"]
     if _OF_SHAPES.search(str(error)) and _TRACED.search(" ".join(stack)):
         todo += [("fake differs", "fake", event) for event in watch.events if event.kind == "register_fake"]
     for kind, trial, event in todo if hasattr(os, "fork") else ():
@@ -88,8 +89,8 @@ def _failed_trials(error: BaseException, stack: Sequence[str], watch: ProgramWat
         with suppress(TimeoutError, CopyEndedError):
             found = in_a_copy(partial(_run_trial, trial, event.subject, call, watch), _LONGEST_S)
             shown = ": (shape|dtype|strides)" if "stride" in str(error) else ": (shape|dtype)"
-            if found.error.startswith("WrongResultError") and (trial == "vmap" or re.search(shown, found.error)):
-                yield Event(kind, event.subject, found.error.rpartition(": ")[2])
+            if found.error.startswith("WrongResultError") and (trial != "fake" or re.search(shown, found.error)):
+                yield Event(kind, event.subject, re.split(r": |gives (?=a slope)", found.error)[-1], event.at)
 
 
 def _run_trial(trial: str, name: str, call: Call | tuple[Any, Any], watch: ProgramWatch) -> TrialRun:
