@@ -187,8 +187,6 @@ def _named(namespace: str, schema: str) -> str:
 
 
 def _op_text(op: Any) -> str:
-    if isinstance(op, str):
-        return op
     return str(getattr(op, "_qualname", "") or getattr(op, "_name", "") or op)
 
 
@@ -246,14 +244,13 @@ def _note_mode(watch: ProgramWatch, base: str, result: Any, mode: Any) -> None:
         watch.note("entered mode", type(mode).__name__, base + state)
 
 
-def _load_library(watch: ProgramWatch, load: Callable[..., Any], ops: Any, path: Any) -> Any:
+def _load_library(watch: ProgramWatch, load: Callable[..., Any], ops: Any, path: Any) -> None:
     try:
-        result = load(ops, path)
+        load(ops, path)
     except Exception as error:
         watch.note("failed library", str(path), plain_text(error.__cause__ or error))
         raise
     watch.note("loaded library", str(path))
-    return result
 
 
 def _impl(
@@ -306,9 +303,8 @@ def note_function(watch: ProgramWatch, operator: str, role: str, fn: Any, *, key
         keyset: whether the function gets the key set before the arguments.
     """
     owner: Any = getattr(fn, "__self__", None)
-    function = torch().autograd.Function
-    if function in getattr(owner, "__mro__", ()) and fn == owner.apply:  # which calls forward, with ctx
-        fn, keyset = owner.forward, owner.setup_context is function.setup_context
+    if torch().autograd.Function in getattr(owner, "__mro__", ()) and fn == owner.apply:  # it calls forward, with ctx
+        fn, keyset = owner.forward, owner.setup_context is torch().autograd.Function.setup_context
     code = getattr(fn, "__code__", None)
     if code is None or not watch.is_users(code.co_filename):
         return
@@ -343,11 +339,9 @@ def _cannot_be_called(signature: inspect.Signature, schema: Any, role: str, *, k
 
 
 def _binds(signature: inspect.Signature, args: tuple[int, ...], kwargs: dict[str, int]) -> bool:
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError:
-        return False
-    return True
+    with suppress(TypeError):
+        return signature.bind(*args, **kwargs) is not None
+    return False
 
 
 def _shown(signature: inspect.Signature) -> list[str]:
