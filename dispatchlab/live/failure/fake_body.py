@@ -14,6 +14,7 @@ from dispatchlab.live.introspection.process_copies import CopyEndedError, in_a_c
 
 _LONGEST_S: Final = 10.0
 _LARGEST: Final = 1 << 22
+_GROWTHS: Final = ((1, 0), (2, 0), (8, 0), (2, 2), (8, 8))  # an even growth keeps a kernel that halves a size
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +25,15 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
-    def real(self, seed: int, grow: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return its arguments with real tensors of the same or larger shapes, in the same order of strides."""
+    def real(self, seed: int, grow: int, skew: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return its arguments with real tensors in the same order of strides; `skew` grows later dimensions more."""
         import torch
         from torch.utils._pytree import tree_map_only
 
         torch.manual_seed(seed)
 
         def made(tensor: Any) -> Any:
-            shape = [_hint(size) + (grow if _hint(size) > 1 else 0) for size in tensor.shape]
+            shape = [size + (grow + skew * dim if size > 1 else 0) for dim, size in enumerate(map(_hint, tensor.shape))]
             if torch.Size(shape).numel() > _LARGEST:
                 raise ValueError
             order = sorted(range(len(shape)), key=lambda dim: -_hint(tensor.stride(dim)))
@@ -113,8 +114,8 @@ def _body(call: Call) -> str:
     values, results = first
     if [tuple(t.shape) for t in results] != [tuple(t.shape) for t in other[1]]:
         return _of_unknown_size(values, results, other[1])
-    larger = _results(overload, call, 0, 1)
-    parts = [_part(index, first, larger) for index in range(len(results))]
+    runs = [first, *filter(None, (_results(overload, call, 0, *growth) for growth in _GROWTHS))]
+    parts = [_part(index, runs) for index in range(len(results)) if len(runs) > 1]
     kind = str(overload._schema).rpartition("-> ")[2]
     if not parts or not all(parts):
         return ""
@@ -123,13 +124,13 @@ def _body(call: Call) -> str:
     return f"[{', '.join(parts)}]" if kind.startswith("Tensor[") else f"({', '.join(parts)},)"
 
 
-def _results(overload: Any, call: Call, seed: int, grow: int) -> tuple[dict[str, Any], list[Any]] | None:
+def _results(overload: Any, call: Call, seed: int, *growth: int) -> tuple[dict[str, Any], list[Any]] | None:
     """Return the arguments by name and the results of a call with real tensors of the same or larger shapes."""
     import torch
     from torch.utils._pytree import tree_leaves
 
     try:
-        args, kwargs = call.real(seed, grow)
+        args, kwargs = call.real(seed, *growth)
         names = [argument.name for argument in overload._schema.arguments]
         found = [leaf for leaf in tree_leaves(overload(*args, **kwargs)) if isinstance(leaf, torch.Tensor)]
     except Exception:
@@ -142,12 +143,10 @@ def _hint(size: Any) -> int:
     return int(node.hint) if node is not None and node.has_hint() else int(size)
 
 
-def _part(index: int, first: tuple[dict[str, Any], list[Any]], larger: tuple[dict[str, Any], list[Any]] | None) -> str:
-    """Return an expression for one result's shape, dtype and strides, which is also right for the larger tensors."""
-    for text in _candidates(first[0], first[1][index]):
-        if all(_fits(text, values, results[index]) for values, results in filter(None, (first, larger))):
-            return text
-    return ""
+def _part(index: int, runs: Sequence[tuple[dict[str, Any], list[Any]]]) -> str:
+    """Return an expression for one result's shape, dtype and strides, which is right in each run."""
+    texts = _candidates(runs[0][0], runs[0][1][index])
+    return next((text for text in texts if all(_fits(text, values, found[index]) for values, found in runs)), "")
 
 
 def _fits(text: str, values: dict[str, Any], result: Any) -> bool:

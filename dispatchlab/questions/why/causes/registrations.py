@@ -70,7 +70,7 @@ def kernel_signature(words: Words) -> Mapping[str, object] | None:
     failure, function = words.failure, words["function"]
     unfit = [e for e in failure.of("unfit function") if e.at and e.at.function == function]
     if not unfit or "fake" in unfit[-1].detail.partition(":")[0]:
-        return None
+        return saw(role="decomposition") if words["raised_in"].endswith(".maybe_handle_decomp") else None
     named = [e for e in unfit if re.search(rf"\b{e.subject.partition('::')[2].partition('.')[0]}\b", failure.call)]
     event = (named or unfit)[-1]
     facts = failure.registry.operator(event.subject)
