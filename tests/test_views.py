@@ -220,6 +220,8 @@ def test_an_operator_as_json_says_what_lost_and_what_is_stale() -> None:
 def test_progress_says_how_much_is_done_of_how_much() -> None:
     half = Progress(sets=1_024, states=2_048, edges=500_000, total_edges=1_000_000, elapsed_s=4.0)
     assert progress_text(half) == "1,024 sets, 500,000 of 1,000,000 edges (50 %), 125,000 edges/s, 4 s left"
+    first = Progress(sets=2, states=2, edges=9_999, total_edges=1_000_000, elapsed_s=1.0)
+    assert progress_text(first) == "2 sets, 9,999 of 1,000,000 edges (0 %), 9,999 edges/s"
     assert progress_text(replace(half, total_edges=None)) == "1,024 sets, 500,000 edges, 125,000 edges/s"
     assert progress_text(replace(half, total_edges=3, elapsed_s=0.0)) == "1,024 sets, 500,000 edges, 0 edges/s"
 

@@ -26,7 +26,7 @@ def progress_text(progress: Progress) -> str:
     if known and total:
         edges = f"{progress.edges:,} of {total:,} edges ({100 * progress.edges // total} %)"
     parts = [f"{progress.sets:,} sets", edges, f"{rate:,.0f} edges/s"]
-    if known and total and rate:
+    if known and total and rate and 100 * progress.edges >= total:  # before, the guess would be wild
         parts.append(f"{(total - progress.edges) / rate:,.0f} s left")
     return ", ".join(parts)
 
