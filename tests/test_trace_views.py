@@ -54,5 +54,5 @@ def test_the_command_filters_and_sums_up(tmp_path: Path) -> None:
     result = run(main, ["trace", "--operator", "cos", str(program)])
     assert (result.stdout, "no call is left" in result.stderr) == ("", True)
     result = run(main, ["trace", str(program), "--sets"])
-    assert f"--sets after {program} went to the program: an option of trace stands before the file" in result.stderr
+    assert f"--sets after {program} went to it: an option of dispatchlab stands before it" in result.stderr
     assert result.exit_code == 0

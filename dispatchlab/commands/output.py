@@ -280,6 +280,12 @@ def note(text: str) -> None:
         warn(text)
 
 
+def note_passed_on(program: str, arguments: Sequence[str], *options: str) -> None:
+    """Name the arguments of a program that look like options of dispatchlab."""
+    if ours := sorted({*options} & {*arguments}):
+        note(f"note: {' and '.join(ours)} after {program} went to it: an option of dispatchlab stands before it")
+
+
 def warn(text: str) -> None:
     """Write a line to standard error, control characters spelled out; nothing happens when that is closed."""
     if _display is not None:

@@ -9,13 +9,10 @@ import click
 
 from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import ROW, engine_option, format_option, operators_option
-from dispatchlab.commands.output import Format, exit_with, note, show_view, warn
+from dispatchlab.commands.output import Format, exit_with, note, note_passed_on, show_view, warn
 
 if TYPE_CHECKING:
     from dispatchlab.questions.sources.engines import EngineName
-
-
-_OPTIONS = ("--engine", "--format", "--key", "--operator", "--sets", "--summary")
 
 
 @click.command(cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -65,8 +62,7 @@ def trace(
     from dispatchlab.views.as_json import deep_nesting
 
     program = program_at(file)
-    if ours := sorted({*_OPTIONS} & {*arguments}):
-        note(f"note: {' and '.join(ours)} after {file} went to the program: an option of trace stands before the file")
+    note_passed_on(file, arguments, "--engine", "--format", "--key", "--operator", "--sets", "--summary")
     is_torch = program.imports_torch if engine is None else engine == "torch"
     if is_torch:
         from dispatchlab.questions.trace.torch_trace import TorchTrace as Recording

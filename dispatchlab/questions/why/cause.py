@@ -74,7 +74,7 @@ class Cause:
     def page(self) -> str:
         """The page: the cause, a failing program, the program with the fix, and a wrong fix."""
         body = self.file.read_text(encoding="utf-8")
-        wrong = f"\n## Wrong\n\n{self.wrong[:1].upper()}{self.wrong[1:]}.\n" if self.wrong else ""
+        wrong = f"\n## What does not help\n\n- {self.wrong}\n" if self.wrong else ""
         return f"# {self.code}: {self.title}\n\n{body}{wrong}"
 
 

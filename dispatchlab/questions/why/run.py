@@ -69,7 +69,7 @@ def why_program(program: Sequence[str], *, quiet: bool = False) -> Outcome:
         NoProgramError: the file cannot be read.
     """
     if program[0] != "-m" and not Path(program[0]).is_file():
-        raise NoProgramError(program[0], "there is no such file")
+        raise NoProgramError(program[0], "it is a folder" if Path(program[0]).is_dir() else "there is no such file")
     with tempfile.TemporaryDirectory() as folder:
         answer_file, output_file = Path(folder) / "answer", Path(folder) / "output"
         environment = {**os.environ, CHILDREN: str(Path(folder) / "events"), "PYTHONPATH": _python_path(folder)}
