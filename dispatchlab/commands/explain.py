@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import click
@@ -93,7 +92,7 @@ def explain(
       dispatchlab explain my::op cpu --from my_package
       dispatchlab explain my::op --mode compile --from my_package
     """
-    if "::" not in operator and (name := next(filter(re.compile(r"\w+::[\w.]+").fullmatch, arguments), "")):
+    if "::" not in operator and (name := next((text for text in arguments if "::" in text and text[0].isalpha()), "")):
         raise click.UsageError(f"OP comes first, and then its arguments: dispatchlab explain {name} {operator} ...")
     if mode is not None:
         _check_for_mode(arguments, options)

@@ -156,10 +156,8 @@ class _Operator:
 
     def _found_chain(self, call: RecordedCall) -> tuple[tuple[DispatchKeySet, ...], DispatchKeySet]:
         first, guard = DispatchKeySet(self._masks.applied(self.base(call).bits)), EMPTY
-        if call.below is None:
-            return (first,), guard
-        if self._view.schema is None:
-            return (call.below,), guard
+        if call.below is None or self._view.schema is None:
+            return (first if call.below is None else call.below,), guard
         last = DispatchKeySet(self._masks.applied(call.below.bits))
         arguments = tuple(ArgumentKeys(name, "Tensor", "", keys) for name, keys in call.each.items())
         described = Described(arguments, Options(), requires_grad=False)
