@@ -205,7 +205,7 @@ OPERATORS = Field(
     list_of(OPERATOR, "a list of operators"),
     "The operators that are observed; by default all that the registrations name.",
 )
-KEYS = Field("keys", list_of(ROW, "a list of dispatch keys"), "The rows of the table in golden files and `--snapshots`; default: all.")
+KEYS = Field("keys", list_of(ROW, "a list of dispatch keys"), "Rows of golden files and `--snapshots`; default: all.")
 REGISTRY = Field(
     "registry",
     TEXT,
