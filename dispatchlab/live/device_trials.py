@@ -77,6 +77,7 @@ def _runs_on(device: str, operator: str, debugs: Collection[str]) -> bool:
 
 def call_on_device(subject: Subject, device: str, counts: type[Exception] = Exception) -> None:
     """Call an operator on the device of a backend, and compare with the CPU; only exceptions of one class count."""
+    subject.reached = device
     passed, failed = False, list[tuple[Exception, Inputs]]()
     has_device = any(argument.name == "device" for argument in subject.op._schema.arguments)
     for inputs in subject.given or generated(subject.op, "cpu", subject.seed):

@@ -23,6 +23,7 @@ class TrialRun:
         status: how it ended; `open` where it was not run to its end.
             `not tried` where it was left out.
         why: why it was not needed, had no input, stayed open or was left out, a clause.
+        device: the device of its calls; empty if it made none, or did not run to its end.
         inputs: the arguments of the call that failed.
         raised: the exception of a trial that failed, with what led to it.
         frames: the lines of the package in its traceback, the innermost last.
@@ -34,6 +35,7 @@ class TrialRun:
     trial: str
     status: Status
     why: str = ""
+    device: str = ""
     inputs: str = ""
     raised: tuple[Raised, ...] = ()
     frames: tuple[Position, ...] = ()

@@ -601,8 +601,11 @@ def test_the_kernels_of_a_backend_run_on_its_device(tried: Try) -> None:
     }
     (finding,) = findings(found)
     assert "aten::sub.Tensor gives other values on npu than on the CPU" in finding.message
+    assert "found by the trial call on npu with" in finding.message
     answer = trials_answer(found, ("module0",), whole=False)
-    assert answer.text == "7 operators: 4 trials passed, 1 failed, 2 operators not run"
+    calls = {run.operator: (run.status, run.device) for run in answer.trials if run.trial == "call"}
+    assert calls["aten::sub.Tensor"] == ("failed", "npu")
+    assert answer.text == "7 operators: 4 trials passed (4 on npu), 1 failed, 2 operators not run"
     assert answer.notes[:2] == (
         "no input on XLA for aten::relu: run pytest --why once, or dispatchlab check module0 --inputs FILE.py",
         "no input on npu for aten::_copy_from: run pytest --why once, or dispatchlab check module0 --inputs FILE.py",

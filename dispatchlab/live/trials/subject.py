@@ -61,6 +61,7 @@ class Subject:
         random: whether calls with other seeds return other results.
         unsteady: whether calls with the same seeds return other results.
         graded: whether it has a gradient.
+        reached: the device of the calls of the present trial.
         run: runs a trial if it runs a kernel of the packages, of an operator of others; None for their own operators.
     """
 
@@ -77,6 +78,7 @@ class Subject:
     random: bool = False
     unsteady: bool = False
     graded: bool = False
+    reached: str = ""
     run: Callable[[Subject, str, Trial], None] | None = None
 
     @property

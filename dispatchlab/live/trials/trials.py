@@ -154,7 +154,7 @@ def _run(subject: Subject, names: Sequence[str], before: str, say: Say) -> None:
 def run_trial(subject: Subject, name: str) -> TrialRun:
     """Run one trial in this process, which is a fork."""
     outcome = partial(TrialRun, operator=subject.name, trial=name)
-    noted = len(subject.watch.events)
+    noted, subject.reached = len(subject.watch.events), subject.device * (name != "signature")
     signal.setitimer(signal.ITIMER_PROF, 0 if name in COMPILED or subject.given or subject.noted else _PROCESSOR_S)
     try:
         subject.now = None
@@ -168,6 +168,7 @@ def run_trial(subject: Subject, name: str) -> TrialRun:
         frames, stack = frames_of(error, subject.watch)
         return outcome(
             status="failed",
+            device=subject.reached,
             inputs=str(subject.now or ""),
             raised=raised_of(error),
             frames=frames[-200:],
@@ -177,4 +178,4 @@ def run_trial(subject: Subject, name: str) -> TrialRun:
     finally:
         if name not in _FIRST:  # what they found counts for those after them
             del subject.watch.events[noted:]
-    return outcome(status="passed")
+    return outcome(status="passed", device=subject.reached)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.check.findings import name_of
 from dispatchlab.questions.check.registering_modules import what_to_name
 from dispatchlab.questions.check.report import Answer, CheckReport
@@ -28,6 +29,11 @@ def check_view(found: CheckReport, *, complete: bool = False) -> View[CheckRepor
 @as_json.register
 def _(value: CheckReport) -> object:
     return fields_of(value, summary=summary(value), exit_code=value.exit_code)
+
+
+@as_json.register
+def _(value: TrialRun) -> object:
+    return fields_of(value, without=("raised", "frames", "stack", "events"), error=value.error)
 
 
 def summary(found: CheckReport) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dispatchlab._short_repr import WordEnum
+from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.lint.rule import LEVELS, Finding, FindingGroup, Identity, Level, grouped
 from dispatchlab.registries.debug_text import sites_in
 
@@ -30,6 +31,7 @@ class Answer:
         findings: the findings, without those that a baseline accepts.
         notes: further sentences for the reader.
         asked: whether it was asked.
+        trials: the trials of the question trials.
     """
 
     question: Question
@@ -37,6 +39,7 @@ class Answer:
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     asked: bool = True
+    trials: tuple[TrialRun, ...] = ()
 
     @property
     def shown(self) -> str:

@@ -97,11 +97,11 @@ def facts_and_trials(request: TrialRequest) -> PackageFacts:
     return package_facts(request.packages, request.submodules, failed=failed, recorded=recorded)
 
 
-def trial_runs(limit_s: float) -> list[Run] | str:
-    """Return the results of the trials and what was not tried until the limit, or a mistake in the inputs.
+def trial_runs(limit_s: float) -> list[Run]:
+    """Return the results of the trials and what was not tried until the limit.
 
     Raises:
-        TrialsFailedError: the trials had not begun.
+        TrialsFailedError: the trials had not begun, or the inputs have a mistake.
     """
     runs = list(_failed_imports)
     if not runs and not hasattr(os, "fork"):
@@ -115,7 +115,7 @@ def trial_runs(limit_s: float) -> list[Run] | str:
             last = copy.printed().strip().rpartition(chr(10))[2]
             reason = f"their process ended with {how_it_ended(copy.code)}: {last}"
         if answer:
-            return str(answer)
+            raise TrialsFailedError(str(answer))
         planned, *found = _written() or [[]]
         if answer is None and not planned:
             raise TrialsFailedError(reason)

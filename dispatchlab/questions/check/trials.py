@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.failure import Position
@@ -21,7 +22,6 @@ from dispatchlab.views.formatting import counted, first_of
 
 if TYPE_CHECKING:
     from dispatchlab.live.recording.package_facts import PackageFacts
-    from dispatchlab.live.worker.engine import LiveEngine
 
 _WORKER: Final = "dispatchlab.questions.check.trial_process"
 _LACKING: Final = ("WHY401", "WHY501", "WHY508", "WHY531", "WHY622")
@@ -78,37 +78,18 @@ class TrialsFailedError(DispatchLabError):
     template = "{reason}"
 
 
-class TrialProcess:
+class TrialProcess(NamedTuple):
     """The worker that imports packages once, for the facts about them and for the trials, which run in parallel.
 
     Args:
-        engine: the worker.
-        request: the packages.
+        facts: imports the packages, starts the trials, and returns the facts of the import. It raises ImportFailedError
+            if a package cannot be imported, and a DispatchLabError if PyTorch cannot be used.
+        runs: returns the results of the trials after `facts`, at the latest after so many seconds. It raises
+            TrialsFailedError if the process ended without an answer, or the inputs cannot be read.
     """
 
-    def __init__(self, engine: LiveEngine, request: TrialRequest) -> None:
-        self._engine, self._request = engine, request
-
-    def facts(self) -> PackageFacts:
-        """Import the packages, start the trials, and return the facts of the import.
-
-        Raises:
-            ImportFailedError: a package cannot be imported.
-            DispatchLabError: PyTorch cannot be used.
-        """
-        found: PackageFacts = self._engine.ask(f"{_WORKER}:facts_and_trials", self._request)
-        return found
-
-    def runs(self, limit_s: float) -> list[Run]:
-        """Return the results of the trials after `facts`.
-
-        Raises:
-            TrialsFailedError: the process ended without an answer, or the inputs cannot be read.
-        """
-        found: list[Run] | str = self._engine.ask(f"{_WORKER}:trial_runs", limit_s)
-        if isinstance(found, str):
-            raise TrialsFailedError(found)
-        return found
+    facts: Callable[[], PackageFacts]
+    runs: Callable[[float], list[Run]]
 
 
 @contextmanager
@@ -117,7 +98,8 @@ def trial_process(request: TrialRequest) -> Iterator[TrialProcess]:
     from dispatchlab.live.worker.engine import LiveEngine
 
     with LiveEngine() as engine:
-        yield TrialProcess(engine, request)
+        facts = partial(engine.ask, f"{_WORKER}:facts_and_trials", request)
+        yield TrialProcess(facts, partial(engine.ask, f"{_WORKER}:trial_runs"))
 
 
 _REPEATS: Final = {"WHY103": "DL001", "WHY109": "DL001", "WHY401": "DL006", "WHY531": "DL010"}
@@ -145,14 +127,15 @@ def trials_answer(
     counts = Counter(run.status for run in runs)
     text = f"{imports}; " * (len(found) > len(runs))
     text += f"{counted(len(operators), 'operator')}: {counted(counts['passed'], 'trial')} passed"
+    on = Counter(run.device for run in runs if run.status == "passed" and run.device not in ("", "cpu"))
+    text += "".join(f" ({count:,} on {device})" for device, count in on.items())
     failed = [answer for run, answer in found if run.status == "failed" and run.trial != "import"]
     lacking = [answer for answer in failed if answer is not None and answer.code in _LACKING]
     command = f"dispatchlab check {' '.join(packages)}"
-    without = dict[str, list[str]]()
-    for run in runs:
-        if run.status == "no input" and run.trial == "call":
-            why = run.why if run.why.startswith(NO_INPUT) and " on " in run.why else NO_INPUT
-            without.setdefault(why, []).append(run.operator)
+    uncalled = [run for run in runs if run.status == "no input" and run.trial == "call"]
+    without = _operators_by(
+        uncalled, lambda run: run.why if run.why.startswith(NO_INPUT) and " on " in run.why else NO_INPUT
+    )
     how = f"run pytest --why once, or {command} --inputs FILE.py"
     notes = [f"{why} for {first_of(sorted(names), 3)}: {how}" for why, names in sorted(without.items())]
     for why in dict.fromkeys(run.why for run in runs if run.status == "not tried"):
@@ -163,11 +146,8 @@ def trials_answer(
         )
         notes.append(f"not tried, since {why}: {of}: {command} --run")
     notes += [] if whole else [f"not run: what needs a compiler: {command} --run"]
-    left = dict[tuple[str, str], list[str]]()
-    for run in runs:
-        if run.status == "open":
-            left.setdefault((run.trial, run.why), []).append(run.operator)
-    notes += [f"{trial} is open: {why}: {first_of(names, 3)}" for (trial, why), names in left.items()]
+    left = _operators_by((run for run in runs if run.status == "open"), lambda run: f"{run.trial} is open: {run.why}")
+    notes += [f"{text}: {first_of(names, 3)}" for text, names in left.items()]
     findings = {
         (run.operator, answer.code or answer.error): finding_of(run, answer)
         for run, answer in reversed(found)
@@ -178,11 +158,19 @@ def trials_answer(
     if count := len(failed) - len(lacking):
         text += f", {count:,} failed" + f" ({counted(worse, 'finding')} below)" * (0 < worse != count)
     text += f", {len(lacking):,} for information" if lacking else ""
-    text += f", {counted(sum(map(len, without.values())), 'operator')} not run" if without else ""
+    text += f", {counted(len(uncalled), 'operator')} not run" if uncalled else ""
     text += f", {counts['not tried']:,} not tried" if counts["not tried"] else ""
     if repeats := {_REPEATS[one.code] for one in findings.values() if one not in kept}:
         text += f" ({' and '.join(sorted(repeats))} below)"
-    return Answered(Question.TRIALS, text, tuple(kept), tuple(notes))
+    return Answered(Question.TRIALS, text, tuple(kept), tuple(notes), trials=tuple(runs))
+
+
+def _operators_by(runs: Iterable[TrialRun], text: Callable[[TrialRun], str]) -> dict[str, list[str]]:
+    """Return the operators of trials by a text about each trial."""
+    found = dict[str, list[str]]()
+    for run in runs:
+        found.setdefault(text(run), []).append(run.operator)
+    return found
 
 
 def _registered_at(run: TrialRun) -> Position | None:
@@ -205,12 +193,13 @@ def finding_of(run: TrialRun, answer: Answer) -> Finding:
     level = Level.ERROR if run.trial in _ERRORS else Level.WARNING
     message = _from_package(answer.cause.removeprefix("no known cause of the dispatcher: "))
     at = answer.at or _registered_at(run)
+    on = f" on {run.device}" if run.device not in ("", "cpu") else ""
     same = message if run.trial == "import" else at if "RecursionError" in run.error else run.operator
     return Finding(
         answer.code or "trials",
         run.operator,
         None,
-        f"{message}; found by the trial {run.trial} with {run.inputs}" if run.inputs else message,
+        f"{message}; found by the trial {run.trial}{on} with {run.inputs}" if run.inputs else message,
         () if at is None else (f"registered at {_from_package(str(at))}",),
         Level.INFORMATION if answer.code in _LACKING else level,
         f"{answer.code} {same}",

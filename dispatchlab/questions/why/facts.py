@@ -34,18 +34,21 @@ OF_SCHEMA: Final[Mapping[str, Callable[[str], str]]] = {
 
 OF_FAILURE: Final[Mapping[str, Callable[[Failure], str]]] = {
     "asserted": lambda failure: " ".join([failure.at.text if failure.at else "", failure.text]),
+    "at": lambda failure: f" at {failure.at}{failure.at.text and f': `{failure.at.text}`'}" if failure.at else "",
     "call": lambda failure: failure.call or "the call",
     "expression": lambda failure: failure.call or (failure.at.text if failure.at else ""),
     "first_raised": lambda failure: "".join(raised.line for raised in failure.chain[-1:]),
     "function": lambda failure: failure.at.function if failure.at else "",
     "line": lambda failure: failure.at.text if failure.at else "",
     "lines": lambda failure: " ".join(frame.text for frame in failure.frames),
+    "near": lambda failure: f" ({failure.at}: `{failure.at.text}`)" if failure.at and failure.at.text else "",
     "place": lambda failure: str(failure.at or ""),
     "raised": lambda failure: "".join(raised.line for raised in failure.chain[:1]),
     "raised_in": lambda failure: failure.stack[-1] if failure.stack else "",
     "version": lambda failure: failure.registry.version,
 }
-"""Facts of the failure: its failing line, the `expression` that failed, `raised` that ended the program."""
+"""Facts of the failure: the failing line (`at` and `near` with its code), the `expression` that failed, and
+`raised` that ended the program."""
 
 _OPERAND: Final = re.compile(r"(?:[-+*/@%&|^<>]|\*\*|//|<<|>>)=?")
 
@@ -161,18 +164,6 @@ class Words(dict[str, Any]):
         """The line of the message in which the pattern was found."""
         first = self.groups[0].splitlines()[0]
         return first_line(next(line for line in self.failure.text.splitlines() if first in line).partition(": ")[2])
-
-    @property
-    def at(self) -> str:
-        """` at FILE:LINE: CODE` of the failing line."""
-        place = self.failure.at
-        return f" at {place}{f': `{place.text}`' if place.text else ''}" if place else ""
-
-    @property
-    def near(self) -> str:
-        """The failing line in brackets; empty if its text is unknown."""
-        place = self.failure.at
-        return f" ({place}: `{place.text}`)" if place and place.text else ""
 
     @property
     def own(self) -> str:
