@@ -163,7 +163,8 @@ KINDS = {
     ),
     "alias": (
         f"claim: c\nsemantics: pr35061\nregistrations:\n{DEF.format(debug='def_plain')}    alias: default\n{PURE}",
-        "order-dependent: def test::foo (def_pure) is accepted before def test::foo (def_plain). After def_plain, *",
+        "order-dependent: def test::foo (def_pure) is accepted if it is registered before def test::foo (def_plain). "
+        "If it is registered after def_plain, *",
     ),
     "release_of_a_fallback": (
         f"{HEAD}registrations:\n{FALLBACK.format(key='AutogradPrivateUse1', debug='mine')}{DEF.format(debug='d')}",

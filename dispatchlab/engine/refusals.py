@@ -58,7 +58,7 @@ def alias_kind_conflict(operator: OperatorName, stored: Stored, new: Definition)
     second = f"the alias kind {new.alias}" if new.alias else "no alias kind"
     message = (
         f"{operator} is defined already {first}{_by(stored.debug)}, and this def sets {second}{_by(new.debug)}. "
-        "A second def is accepted only if the first def sets an alias kind and the second def sets none"
+        "A second def must set the same alias kind as the first def, or none"
     )
     of_new = {"operator": str(operator), "alias_kind": str(new.alias or "default"), "debug": new.debug}
     of_stored = {"other_alias_kind": str(stored.alias or "default"), "other_debug": stored.debug}

@@ -247,8 +247,8 @@ class _Pair:
         named = [index for index in parts if (text := owner(shown_text(self.registrations[index]))) and text in first]
         members = tuple(named if len(named) > 1 else parts)
         if functions.keys() == {"custom_op"}:
-            text = f"{self._names(members)} define the same operator. The later one removes everything that the "
-            return _cause(f"{text}earlier one registered", members, (first, *more))
+            text = f"{self._names(members)} define the same operator. The later one removes the def and "
+            return _cause(f"{text}the kernels of the earlier one", members, (first, *more))
         if brought := ". ".join(self._brought(first, members)):
             first = f"{first}. {brought[0].upper()}{brought[1:]}"
         elif len(named) < 2:
@@ -289,7 +289,9 @@ class _Pair:
             text += f"PyTorch does not refresh {stale.names} when {late} is registered. "
         after, before = stale.entries("still hold"), stale.entries("hold", wanted=True)
         text += f"If {other} is registered first, {after}. If {silent} is registered first, {before}. "
-        text += "torch._C._dispatch_dump_table prints one table after both orders, because it computes each slot anew"
+        text += (
+            "torch._C._dispatch_dump_table prints the same table for both orders, because it computes each slot anew"
+        )
         return _cause(text, kernels, self._differences())
 
     # -- what a release or a refusal leaves
@@ -312,7 +314,7 @@ class _Pair:
             if _function(self.registrations[who]) == "custom_op":
                 made = [step for step in before if _function(self.registrations[step]) == "custom_op"]
                 because, more = [step for step in before if step not in made], [first, *more]
-                names += f" removes everything that {self._names(made)} registered. Then {self._short(who)}"
+                names += f" removes the def and the kernels of {self._names(made)}. Then {self._short(who)}"
                 but = f"PyTorch does not restore {self._short(made[0])}"
             because = [step for step in because if not is_definition(self.registrations[step])] or because
             after = f" because of {self._names(because)}" if because else ""
@@ -389,8 +391,8 @@ class _Pair:
                 gone = f"refused, because {itself}" if itself else "released"
                 text = f"{self._names(earlier)} is {gone}. But {stays}. After that, {who} is refused, because {why}"
                 return _cause(text, members)
-        text = f"{who} is accepted {when} {self._names(earlier)}. After {names}, {self._short(last)} is refused"
-        return _cause(f"{text}: {refusals[last]}", members)
+        text = f"{who} is accepted if it is registered {when} {self._names(earlier)}. If it is registered after {names}"
+        return _cause(f"{text}, it is refused: {refusals[last]}", members)
 
     def _refusals(self, sequence: StepSequence) -> dict[int, str]:
         """Return the registrations of a sequence that are refused in it, with the reason of the last refusal."""
@@ -466,7 +468,7 @@ class _Pair:
         elif not modules and not releases:
             text += f", and never release {'any' if len(names) > 2 else 'either'} of them"
             leaves = self.example.flaw is not Flaw.UNDO and self._stale() is not None
-            text += ", because PyTorch does not refresh all slots after a release, either" * leaves
+            text += ": a release also leaves slots stale" * leaves
         yield text + self._fields(fixes.order)
 
     def _fields(self, change: Change) -> str:
@@ -484,7 +486,7 @@ class _Pair:
             fields.append("`snapshots: false`")
         if change.expect is not None:
             fields.append(f"`expect: {change.expect}`")
-        why += "; modules are never released" * bool(edited.modules and not modules)
+        why += "; the registrations of a module are never released" * bool(edited.modules and not modules)
         return f" (in the scenario, write {_listed(fields)}{why})" if fields else ""
 
     # -- parts
