@@ -68,7 +68,7 @@ def why(
         raise click.UsageError("name a program, as in: dispatchlab why PROGRAM.py, or a traceback with --text FILE")
     if program[0].endswith((".txt", ".log")):
         raise click.UsageError(f"{program[0]} is no program; for a traceback: dispatchlab why --text {program[0]}")
-    note_passed_on(program[0], program[1:], "--format")
+    note_passed_on(program[program[0] == "-m"], program[1:], "--format")
     outcome = why_program(program)
     if outcome.answer is not None:
         _show_and_exit(format, outcome.answer, max(outcome.exit_code, 1))

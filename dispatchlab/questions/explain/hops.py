@@ -104,13 +104,10 @@ def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> Cal
 
 def guard_of(hop: Hop, view: OperatorView, schema: FunctionSchema) -> DispatchKeySet:
     """Return the keys that the kernel of a hop excludes from the calls inside of it, as far as rules tell."""
-    rule = rule_of(hop.key, hop.kernel, view.by_rule, view.name) if hop.kernel is not None else None
-    if (
-        hop.kernel is None
-        or rule is None
-        or rule.where == BUILTIN
-        or rule.does not in (Does.RECORDS, Does.REDISPATCHES)
-    ):
+    if hop.kernel is None:
+        return EMPTY
+    rule = rule_of(hop.key, hop.kernel, view.by_rule, view.name)
+    if rule.where == BUILTIN or rule.does not in (Does.RECORDS, Does.REDISPATCHES):
         return EMPTY
     views = any(each.alias is not None for each in (*schema.arguments, *schema.returns))
     if hop.key == DispatchKey.ADInplaceOrView or ("/VariableType" in hop.kernel.debug and not views):
