@@ -130,8 +130,7 @@ class OrderCheck:
     (Verdict.ORDER_DEPENDENT, False)
     >>> print(two)  # doctest: +ELLIPSIS
     registrations: order-dependent (model: torch-...), NOT as expected: order-independent
-    cause: fn_1 and fn_2 both set the CPU kernel of test::foo; the later one wins
-    ...
+    cause: the registrations fn_1 and fn_2 both set the CPU kernel of test::foo. A later registration ...
 
     Args:
         report: everything that was found.

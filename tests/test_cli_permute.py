@@ -70,9 +70,9 @@ def test_a_violation_that_is_expected_exits_with_0_and_shows_the_sequences() -> 
         timeless(result.stdout),
         """\
 twice.yaml: order-dependent (model: strict, an idealised dispatcher), as expected
-cause: fn_a and fn_b both set the CPU kernel of test::foo; the later one wins
-fix: drop fn_a or fn_b (in the scenario, write `expect: order-independent`)
-fix: or always register fn_a and fn_b in the same order (in the scenario, write `order: [0, 1]` and `expect: order-independent`)
+cause: the registrations fn_a and fn_b both set the CPU kernel of test::foo. A later registration replaces an earlier registration
+fix: drop the kernel fn_a or the kernel fn_b. In the scenario, write `expect: order-independent`
+fix: or always register the kernel fn_a and the kernel fn_b in the same order. In the scenario, write `order: [0, 1]` and `expect: order-independent`
 claim: Of two kernels at one key the newest is used.
 one order (-): +0 +1
   +0 impl test::foo CPU (fn_a)

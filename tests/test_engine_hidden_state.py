@@ -162,7 +162,7 @@ def test_the_engine_says_why_two_states_of_the_same_registrations_differ(semanti
         "torch-2.13": [
             ("the signature at::Tensor (at::Tensor const&) of kernel a at CPU is still held against test::foo",),
             ("AutogradOther of test::foo was not refreshed: calls use the old entry",),
-            ("the operator test::foo is there after the other order alone, with nothing registered for it",),
+            ("the operator test::foo is there after the other order alone, with no registration",),
         ],
     }
     assert found == expected[semantics]

@@ -153,10 +153,12 @@ def verdict(registrations: Sequence[Registration], semantics: str) -> tuple[Verd
 
 
 LOST = (
-    f"{KEY} has no fallback. A release removes the fallback of this key, even if another registration set it. "
+    f"{KEY} has no fallback. The release of any fallback of this key empties the key. "
     "A release restores no earlier fallback, not even PyTorch's own"
 )
-NEWEST = f"a and b both set the fallback of {KEY}; the later one wins"
+NEWEST = (
+    f"the registrations a and b both set the fallback of {KEY}. A later registration replaces an earlier registration"
+)
 
 
 def test_one_fallback_there_is_enough_to_be_order_dependent() -> None:

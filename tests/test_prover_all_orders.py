@@ -126,7 +126,8 @@ def test_what_all_orders_find_is_explained_as_the_graph_explains_it() -> None:
         )
     assert orders.counterexample == graph.counterexample
     assert orders.counterexample is not None
-    assert orders.counterexample.why == ("one and two both set the CPU kernel of test::foo; the later one wins",)
+    both = "the registrations one and two both set the CPU kernel of test::foo"
+    assert orders.counterexample.why == (f"{both}. A later registration replaces an earlier registration",)
 
 
 def test_a_bound_that_ends_all_orders_is_no_proof() -> None:

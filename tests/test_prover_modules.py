@@ -135,7 +135,8 @@ def test_two_modules_that_override_each_other_are_found(walk: WalkName) -> None:
         (0, 1, 2, 3),
         (2, 3, 0, 1),
     ]
-    assert found.counterexample.why == ("fn_1 and fn_2 both set the CPU kernel of test::foo; the later one wins",)
+    both = "the registrations fn_1 and fn_2 both set the CPU kernel of test::foo"
+    assert found.counterexample.why == (f"{both}. A later registration replaces an earlier registration",)
 
 
 def test_one_module_that_overrides_its_own_kernel_has_one_order() -> None:

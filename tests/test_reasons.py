@@ -110,8 +110,8 @@ def check_changes(scenario: Scenario, *, is_written: bool) -> int:
 def edited_texts(scenario: Scenario, fix: str) -> Iterator[str]:
     """Yield the text of a scenario after each edit that a fix prints, and nothing else."""
     for words in (line.removeprefix("or ") for line in fix.splitlines()):
-        fields = dict(re.findall(r"`(\w+): (.*?)`(?=[;,) ])", words))
-        cut = re.sub(r",? \(?(or give the operator |in the scenario, |because |register ).*", "", words)
+        fields = dict(re.findall(r"`(\w+): (.*?)`(?=[.,]? |\.?$)", words))
+        cut = re.sub(r"\. [A-Z].*", "", words)
         what, _, rest = cut.partition(" ")
         named = [
             {at for at in range(len(scenario.registrations)) if is_named(scenario, at, name)}
@@ -123,7 +123,7 @@ def edited_texts(scenario: Scenario, fix: str) -> Iterator[str]:
             dropped = [[number] for number in numbers]
             if "all but one of " in words:
                 dropped = [[one for one in numbers if one != number] for number in numbers]
-            elif "dropping fewer is not enough" in words:
+            elif "Dropping fewer is not enough" in words:
                 assert ", or " not in rest
                 dropped = [numbers]
         else:
@@ -137,7 +137,7 @@ def is_named(scenario: Scenario, at: int, name: str) -> bool:
     debugs = [owner(shown_text(one)) for one in scenario.registrations]
     names = [re.sub("^define ", "def ", describe(one)) for one in scenario.registrations]
     is_one = debugs.count(debugs[at]) == 1
-    name = re.sub(r"^the \w+ at (?=\S+:\d+$)", "", name)
+    name = re.sub(r"^the (custom_op|(?:[a-z_]+ )?[a-z]+) (at (?=\S+:\d+$))?(?=\S+$)", "", name)
     return name == debugs[at] if is_one and name in debugs else name in (names[at], f"registration {at}")
 
 
@@ -159,7 +159,7 @@ def check_printed(scenario: Scenario) -> int:
     report = run_scenario(scenario, RunOptions()).report
     if report.reason is None or report.exploration.verdict is not Verdict.ORDER_DEPENDENT:
         return 0
-    fix = re.sub(r"^(or )?(pack|let|correct) .*\n?", "", report.reason.fix, flags=re.MULTILINE)
+    fix = re.sub(r"^(or )?(declare|give|correct) .*\n?", "", report.reason.fix, flags=re.MULTILINE)
     texts = [*edited_texts(scenario, fix)] if fix else []
     for text in texts:
         assert run_scenario(parse_scenario(text), RunOptions()).report.as_expected, (report.reason, text)
@@ -187,10 +187,9 @@ def test_a_def_that_is_corrected_as_the_fix_says_leaves_nothing_behind() -> None
         scenario = load_scenario(str(next(path for path in SCENARIOS if path.stem == name)))
         reason = run_scenario(scenario, RunOptions()).report.reason
         assert reason is not None
-        words, _, field = reason.fix.splitlines()[-1].partition(" (in the scenario, write ")
-        assert words.endswith(("pack some of its arguments into one list, Tensor[]", "the arguments of its schema"))
-        assert field == "`expect: order-independent`)"
-        field = field[:-1]
+        words, _, field = reason.fix.splitlines()[-1].partition(". In the scenario, write ")
+        assert words.endswith(("declare one list, Tensor[], in place of several arguments", "the arguments of the def"))
+        assert field == "`expect: order-independent`"
         text, count = re.subn(was, now, scenario_text(scenario), flags=re.DOTALL)
         assert count == 1
         text = text.replace("expect: order-dependent", field.strip("`"))
@@ -235,16 +234,19 @@ def test_stale_slots_of_modules_are_those_that_no_later_line_of_a_module_fills()
     text = f"{{claim: A sentence., semantics: torch-2.13, {modules}, registrations: [{', '.join(rows)}]}}"
     reason = run_scenario(parse_scenario(text), RunOptions()).report.reason
     assert reason is not None
-    later = "fn_any (CompositeExplicitAutograd) is registered after fn_math (CompositeImplicitAutograd)"
+    later = (
+        "the kernel fn_any (CompositeExplicitAutograd) is registered after "
+        "the kernel fn_math (CompositeImplicitAutograd)"
+    )
     assert reason.cause == (
         f"PyTorch does not refresh 16 slots of test::foo when {later}. "
-        "Then all 16 slots still hold fn_math. But all 16 slots should hold no kernel"
+        "Then all 16 slots still hold the kernel fn_math. But all 16 slots should hold no kernel"
     )
-    anew = "the others then have new numbers"
+    anew = "After the removal, the numbers of the registrations are 0 and 1"
     assert reason.fix == (
-        f"drop fn_math (in the scenario, write `modules: {{b: [0-1]}}`; {anew})\n"
-        f"or drop fn_any (in the scenario, write `modules: {{a: [0], b: [1]}}`; {anew})\n"
-        "or import b before a (in the scenario, write `order: [1, 0]`)"
+        f"drop the kernel fn_math. In the scenario, write `modules: {{b: [0-1]}}`. {anew}\n"
+        f"or drop the kernel fn_any. In the scenario, write `modules: {{a: [0], b: [1]}}`. {anew}\n"
+        "or import b before a. In the scenario, write `order: [1, 0]`"
     )
 
 
@@ -254,7 +256,8 @@ def test_a_fix_says_what_it_does_in_the_words_of_its_changes() -> None:
     report = run_scenario(parse_scenario(f"{{claim: A sentence., registrations: [{three}]}}"), RunOptions()).report
     assert report.reason is not None
     third = "impl test::foo CPU (fn_2)"
-    both = f"always register {third}, fn_0 and fn_1 in the same order (in the scenario, write `order: [2, 0, 1]`)"
-    assert report.reason.fix == f"drop all but one of fn_0, fn_1 and {third}\nor {both}"
+    first, second = "the kernel fn_0", "the kernel fn_1"
+    both = f"always register {third}, {first} and {second} in the same order. In the scenario, write `order: [2, 0, 1]`"
+    assert report.reason.fix == f"drop all but one of {first}, {second} and {third}\nor {both}"
     assert [change.dropped for change in report.reason.changes] == [(0, 1), (0, 2), (1, 2), ()]
     assert sorted(report.reason.changes[-1].order) == [0, 1, 2]

@@ -168,7 +168,9 @@ def test_conflicts_say_who_excludes_whom() -> None:
     one = Conflict((4,), "unknown_key", "no such key")
     never = replace(found, never_accepted=(4,))
     assert conflict_text(one, never, registrations) == "name test::op4 is always refused (unknown_key): no such key"
-    assert conflict_text(one, found, registrations).startswith("name test::op4 is refused unless others come before it")
+    assert conflict_text(one, found, registrations).startswith(
+        "name test::op4 is refused unless another registration comes first"
+    )
     two = Conflict((0, 3), "duplicate_def", "twice", asymmetric=True)
     expected = "name test::op0 and name test::op3 exclude one another (duplicate_def; the last one decides the error)"
     assert conflict_text(two, found, registrations) == f"{expected}: twice"

@@ -201,7 +201,7 @@ def why(expected: State, actual: State, semantics: Semantics) -> tuple[str, ...]
             there = left or right
             assert there is not None
             content = f"the def {there.stored.schema}" if there.stored else "kernels and no def"
-            content = "nothing registered for it" if there.is_unused else content
+            content = "no registration" if there.is_unused else content
             reasons.append(f"the operator {name} is there after {_side(left)} alone, with {content}")
             continue
         reasons += _entries(name, left, right)
@@ -229,7 +229,7 @@ def _fallbacks(left: Fallbacks, right: Fallbacks, semantics: Semantics) -> Itera
         yield f"a refused fallback left others behind, at {keys}"
     for key in keys_of(bits & replaced):
         yield (
-            f"{key} has no fallback. A release removes the fallback of this key, even if another registration set it. "
+            f"{key} has no fallback. The release of any fallback of this key empties the key. "
             "A release restores no earlier fallback, not even PyTorch's own"
         )
     for bit in sorted(left.by_slot.keys() & right.by_slot.keys()):
@@ -270,9 +270,9 @@ def _names(debugs: Iterable[str]) -> str:
 
 
 def _set_by(debugs: Iterable[str], what: str) -> str:
-    """Return a sentence such as `fast.py:12 and norm.py:16 both set the CPU kernel of ...`."""
-    writers = {*debugs}
-    return f"{_names(writers)} {'both' if len(writers) == 2 else 'all'} set {what}; the later one wins"
+    """Return sentences such as `the registrations fast.py:12 and norm.py:16 both set the CPU kernel of ...`."""
+    names, both = _names(writers := {*debugs}), "both" if len(writers) == 2 else "all"
+    return f"the registrations {names} {both} set {what}. A later registration replaces an earlier registration"
 
 
 def _stale_text(name: str, bits: int) -> str:

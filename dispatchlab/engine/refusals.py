@@ -57,8 +57,8 @@ def alias_kind_conflict(operator: OperatorName, stored: Stored, new: Definition)
     first = f"with the alias kind {stored.alias}" if stored.alias else "without an alias kind"
     second = f"the alias kind {new.alias}" if new.alias else "no alias kind"
     message = (
-        f"{operator} is defined already {first}{_by(stored.debug)}, and this def sets {second}{_by(new.debug)}. "
-        "A second def must set the same alias kind as the first def, or none"
+        f"{operator} is defined already {first}{_by(stored.debug)}. This def sets {second}{_by(new.debug)}. "
+        "A second def must set no alias kind, or the alias kind of the first def"
     )
     of_new = {"operator": str(operator), "alias_kind": str(new.alias or "default"), "debug": new.debug}
     of_stored = {"other_alias_kind": str(stored.alias or "default"), "other_debug": stored.debug}

@@ -341,8 +341,8 @@ class _RegisterAutocast(TorchLibraryPrimitive):
         for cast in [each.entry.key for each in _impls(self.plain) if each.entry.key]:
             key, entry = PythonKey("py_kernels", str(cast)), state.operator(self.variable)
             if not state.python(self.variable).at(key) and entry is not None and entry.kernels_at(KEY_BIT[cast]):
-                kernel = f"{self.name} has a kernel at {cast} that register_autocast did not make"
-                text = f"{kernel}, and register_autocast replaces only its own kernels"
+                kernel = f"register_autocast did not make the {cast} kernel of {self.name}"
+                text = f"{kernel}. register_autocast replaces only kernels of register_autocast"
                 raise refusals.refuse(ErrorKind.DUPLICATE_KERNEL, text, operator=str(self.name), key=str(cast))
             self._put(state, key, (self,))
         super()._on_operator(semantics, state)
@@ -608,7 +608,8 @@ def _check_meta(state: Transaction, kernel: RegisterImpl) -> None:
     if entry.kernels_at(_COMPOSITE):
         raise refusals.refuse(
             ErrorKind.META_BESIDE_COMPOSITE,
-            f"{kernel.name} has a CompositeImplicitAutograd kernel, and PyTorch refuses a Meta kernel beside it",
+            f"{kernel.name} has a CompositeImplicitAutograd kernel. PyTorch refuses a Meta kernel that comes after a "
+            "CompositeImplicitAutograd kernel. PyTorch accepts the reverse order",
             operator=kernel.variable,
         )
 

@@ -61,8 +61,8 @@ class Counterexample:
     >>> two = check_order([Impl(foo, DispatchKey.CPU, debug="fn_1"), Impl(foo, DispatchKey.CPU, debug="fn_2")])
     >>> two.counterexample.expected_sequence, two.counterexample.actual_sequence
     ((0, 1), (1, 0))
-    >>> two.counterexample.why
-    ('fn_1 and fn_2 both set the CPU kernel of test::foo; the later one wins',)
+    >>> print(*two.counterexample.why)  # doctest: +ELLIPSIS
+    the registrations fn_1 and fn_2 both set the CPU kernel of test::foo. A later registration replaces ...
 
     Args:
         flaw: how they disagree.

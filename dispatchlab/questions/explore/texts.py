@@ -28,6 +28,7 @@ from dispatchlab.questions.explore.session import Around, Moment, Neighbour, Row
 from dispatchlab.questions.explore.session_subject import Subject
 from dispatchlab.questions.order.reasons import FLAWS
 from dispatchlab.questions.order.report import Report
+from dispatchlab.questions.order.report_text import sequence_names
 from dispatchlab.views.console import plain
 from dispatchlab.views.formatting import counted, key_names, readable
 from dispatchlab.views.source_locations import fallback_of_file
@@ -303,7 +304,7 @@ def _counterexample(counterexample: Counterexample, report: Report, subject: Sub
     flaw = counterexample.flaw
     text = Text().append(f"{flaw}: ", BAD).append(FLAWS[flaw])
     sequences = counterexample.expected_sequence, counterexample.actual_sequence
-    for head, style, sequence in zip(("one order", "the other"), (EXPECTED, ACTUAL), sequences, strict=True):
+    for head, style, sequence in zip(sequence_names(counterexample), (EXPECTED, ACTUAL), sequences, strict=True):
         text.append(f"\n\n{head}", TITLE)
         for step in sequence:
             text.append("\n  ").append_text(plain(step_text(subject, step), style))

@@ -11,7 +11,7 @@ from dispatchlab.model.snapshot import TABLES
 from dispatchlab.prover.checker import diff_sections
 from dispatchlab.prover.result import Counterexample, Expectation, Exploration, Verdict
 from dispatchlab.questions.order.report import Explored, Report
-from dispatchlab.questions.order.report_text import counts, reductions_text, step_text
+from dispatchlab.questions.order.report_text import counts, reductions_text, sequence_names, step_text
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.formatting import counted, digits, readable, seconds
@@ -220,9 +220,10 @@ def sides_of(found: Counterexample, registrations: Sequence[str]) -> b.Sides:
     one, other = found.expected_sequence, found.actual_sequence
     if one == other:
         return b.Sides((_side("order:", other, registrations),))
+    names = sequence_names(found)
     parted = next((at for at, (left, right) in enumerate(zip_longest(one, other)) if left != right), 0)
-    left = _side("one order (-):", one, registrations, "bad")
-    right = _side("the other order (+):", other, registrations, "good")
+    left = _side(f"{names[0]} (-):", one, registrations, "bad")
+    right = _side(f"{names[1]} (+):", other, registrations, "good")
     return b.Sides((left, right), parted)
 
 

@@ -19,7 +19,7 @@ from dispatchlab.prover.run_sequence import on_sandboxes
 from dispatchlab.questions.dump.operator_text import operator_text
 from dispatchlab.questions.order.reasons import FLAWS
 from dispatchlab.questions.order.report import Report, report_of
-from dispatchlab.questions.order.report_text import counts, step_text
+from dispatchlab.questions.order.report_text import counts, sequence_names, step_text
 from dispatchlab.questions.order.snapshots import snapshots_of
 from dispatchlab.questions.order.snapshots_blocks import snapshot_lines
 from dispatchlab.scenario.scenario import Scenario
@@ -84,14 +84,14 @@ def _findings(found: Exploration, report: Report) -> Iterator[Block]:
     yield from (Line(f"also: {text}") for text in reason.more)
     yield from (Line(f"fix: {fix}") for fix in reason.fix.splitlines())
     one, other = example.expected_sequence, example.actual_sequence
-    sides = {"order": one} if one == other else {"one order": one, "the other order": other}
-    for title, sequence in sides.items():
+    names = sequence_names(example)
+    for title, sequence in {"order": one}.items() if one == other else zip(names, (one, other), strict=True):
         yield Line(f"{title}: {format_sequence(sequence)}")
         yield from (Line(step_text(step, report.registrations), indent=2) for step in sequence)
     if example.diff:
         yield Line("diff:")
-        diff = re.sub(r"^--- expected: ", "--- one order: ", example.diff, flags=re.MULTILINE)
-        yield Difference(re.sub(r"^\+\+\+ actual: ", "+++ the other order: ", diff, flags=re.MULTILINE), indent=2)
+        diff = re.sub(r"^--- expected: ", f"--- {names[0]}: ", example.diff, flags=re.MULTILINE)
+        yield Difference(re.sub(r"^\+\+\+ actual: ", f"+++ {names[1]}: ", diff, flags=re.MULTILINE), indent=2)
 
 
 def _listed(title: str, texts: Sequence[str]) -> Iterator[Block]:

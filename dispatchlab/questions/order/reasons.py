@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from itertools import combinations
 from typing import Final, NamedTuple
 
@@ -32,17 +34,9 @@ from dispatchlab.registries.debug_text import owner, sites_in
 from dispatchlab.scenario.load import module_texts, order_text
 from dispatchlab.scenario.scenario import Scenario
 
-FLAWS = {
-    Flaw.NON_COMMUTING: "two orders of the same registrations lead to different states",
-    Flaw.UNDO: "a release left something behind",
-    Flaw.RESIDUE: "a refusal left something behind",
-    Flaw.OUTCOME: "the outcome of a registration depends on the order",
-    Flaw.ASYMMETRY: "which of them is refused depends on the order",
-    Flaw.INVARIANT: "an invariant does not hold after these registrations, in whatever order",
-    Flaw.RELEASE: "a release failed",
-    Flaw.CRASH: "the engine crashed",
-    Flaw.NONDETERMINISTIC: "the same sequence gave two results",
-}
+_WORDS: Final = tomllib.loads(files(__package__).joinpath("reasons.toml").read_text("utf-8"))
+
+FLAWS: Final[Mapping[Flaw, str]] = {Flaw(name): text for name, text in _WORDS["flaw"].items()}
 """What each flaw means, in a sentence."""
 
 
@@ -88,12 +82,13 @@ def reason_of(
         return Reason(cause, f"{advice}, or name a smaller scenario")
     if scenario.expect is Expectation.ORDER_INDEPENDENT and refused:
         members = found.conflicts[0].members
-        fix = "drop it" if len(members) == 1 else "keep one of them"
+        fix = "drop this registration" if len(members) == 1 else "keep one of these registrations"
         return Reason(refused[0], f"{fix}, or write `expect: refused` into the scenario", members, tuple(refused[1:]))
     if scenario.expect is Expectation.ORDER_INDEPENDENT and found.never_accepted:
         (first, *_) = found.never_accepted
         cause = f"{describe(scenario.registrations[first])} is refused in every order"
-        return Reason(cause, "drop it, or write `expect: refused` into the scenario", found.never_accepted)
+        fix = "drop this registration, or write `expect: refused` into the scenario"
+        return Reason(cause, fix, found.never_accepted)
     is_refused = bool(found.conflicts or found.never_accepted)
     cause = "no order leads to another state" + ("" if is_refused else ", and nothing is refused")
     return Reason(cause, f"write `expect: {'refused' if is_refused else 'order-independent'}` into the scenario")
@@ -105,7 +100,7 @@ def conflict_text(conflict: Conflict, found: Exploration, registrations: Sequenc
     if len(names) == 1:
         is_done = found.verdict in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND)
         always = conflict.members[0] in found.never_accepted or not is_done
-        who = f"{names[0]} is always refused" if always else f"{names[0]} is refused unless others come before it"
+        who = f"{names[0]} is {'always refused' if always else 'refused unless another registration comes first'}"
     else:
         who = f"{', '.join(names[:-1])} and {names[-1]} exclude one another"
     blame = "; the last one decides the error" if conflict.asymmetric else ""
@@ -121,24 +116,10 @@ _STALE: Final = re.compile(
     re.MULTILINE,
 )
 _FALL_THROUGH: Final = "PyTorch's autograd fallback"
-_NO_TRACE: Final = "A refused registration should change nothing"
+_AMBIGUOUS: Final = "PyTorch's kernel for an ambiguous AutogradOther"
 _OWN_SCHEMA: Final = (
     r"the kernel \(.*?\) at (\w+) does not fit the schema .* The def says [^(]+(\(.*), the kernel's type gives (.*)$"
 )
-_WAYS_OUT: Final = {
-    "arguments, and the dispatcher accepts": "pack some of its arguments into one list, Tensor[]",
-    "does not fit": "let its kernel take the arguments of its schema",
-}
-"""What helps against a refusal, by a part of its text."""
-_AFTERWARDS: Final = (
-    (r" is there after the other order alone", " stays"),
-    (r" is (.+) after the other order alone", r" stays \1"),
-    (r" is .+ after one order alone", " is gone"),
-    (r"^a refused fallback left others behind, at (.+)$", r"before the refusal, the fallback is set at \1, and stays"),
-)
-"""What a difference is where the other sequence is longer, and not in another order."""
-
-
 _STAYS: Final = re.compile(r"^(custom_ops) .+ stays in Python$|^.+ stays in (py_kernels .*)$")
 _SIGNATURES: Final = (
     r"^the kernels of .* their (C\+\+ signature), and (.+) \([^()]*\) at \w+ is not (.+) \([^()]*\) at .*$"
@@ -159,24 +140,24 @@ class _Stale(NamedTuple):
         return f"{len(more) + 1} slots of {self.operator}" if more else f"the {key} slot of {self.operator}"
 
     def entries(self, verb: str, *, wanted: bool = False) -> str:
-        """Return what these slots hold, or what they should hold."""
+        """Return what these slots hold, or what they should hold, one sentence for each entry."""
         keys_of: dict[str, list[str]] = {}
-        kernel = "the kernel of the backend"
-        main, count = main_key([*self.slots]), len(self.slots)
+        notes = {_AMBIGUOUS: "A call that reaches this slot raises an error"}
+        main, count, kernel = main_key([*self.slots]), len(self.slots), "the kernel of the backend"
         for key in (main, *(key for key in self.slots if key != main)):
-            entry = _entry_text(self.slots[key][not wanted])
+            keys_of.setdefault(entry := _entry_text(self.slots[key][not wanted]), []).append(key)
             if entry == _FALL_THROUGH:
                 kernel = self.kernels.get(key.removeprefix("Autograd"), kernel)
-                entry += f", which calls {kernel}"
-            keys_of.setdefault(entry, []).append(key)
-        texts = []
+                notes[entry] = f"The autograd fallback calls {kernel}"
+        texts = list[str]()
         for at, (entry, keys) in enumerate(keys_of.items(), 1):
             which = ", ".join(keys if len(keys) < 4 else [keys[0], "..."])
             some = f"the other {len(keys)}" if len(keys_of) == at else f"{len(keys)}{' of the' * (at == 1)}"
             who = f"{some} slots ({which})" if len(keys_of) > 1 else f"all {count} slots"
             who = f"the {f'{key} ' * (count > 1)}slot" if len(keys) == 1 else who
             texts.append(f"{who} {verb}{'s' * (len(keys) == 1 and not verb.startswith('should'))} {entry}")
-        return ", and ".join(texts)
+            texts += [notes[entry]] if entry in notes else []
+        return _sentences(*texts)
 
 
 def _cause(text: str, members: Sequence[int], more: Sequence[str] = ()) -> Reason:
@@ -238,24 +219,20 @@ class _Pair:
             return _cause(f"{text}But {stale.entries('should hold', wanted=True)}", kernels, self._differences())
         functions = {_function(self.registrations[index]): index for index in parts}
         if functions.keys() == {"custom_op", "register_kernel"}:
-            kernel, made = self._short(functions["register_kernel"]), self._short(functions["custom_op"])
-            text = f"if {self._names([functions['register_kernel']])} is registered after "
-            text += f"{self._names([functions['custom_op']])}, PyTorch puts {kernel} into the library of {made}. "
-            text += f"Then the release of {made} also removes {kernel}. If {kernel} is registered before {made}, "
-            text += f"{kernel} has its own library. Then the release of {made} does not remove {kernel}"
+            kernel, made = functions["register_kernel"], functions["custom_op"]
+            text = _words("kernel_of_custom_op", kernel=self._short(kernel), made=self._short(made))
             return _cause(text, parts, (first, *more))
         named = [index for index in parts if (text := owner(shown_text(self.registrations[index]))) and text in first]
         members = tuple(named if len(named) > 1 else parts)
         if functions.keys() == {"custom_op"}:
-            text = f"{self._names(members)} define the same operator. The later one removes the def and "
-            return _cause(f"{text}the kernels of the earlier one", members, (first, *more))
-        if brought := ". ".join(self._brought(first, members)):
-            first = f"{first}. {brought[0].upper()}{brought[1:]}"
+            return _cause(_words("custom_ops", names=self._names(members)), members, (first, *more))
+        if brought := [*self._brought(first, members)]:
+            first = _sentences(first, *brought)
         elif len(named) < 2:
-            first = f"{first}; the order of {self._names(members)} decides"
+            first = f"{first}. The order of {self._names(members)} decides"
         if self.scenario.modules:
-            first = first.replace("the later one wins", "the later import wins")
-        first = re.sub(r"^(?=\S+\.\w+:\d+[, ].*(both|all) set )", "the registrations at ", first)
+            first = first.replace("A later registration replaces", "The registration of a later import replaces")
+        first = re.sub(r"^the registrations (?=\S+\.\w+:\d+[, ])", "the registrations at ", first)
         return _cause(first, members, more)
 
     def _brought(self, text: str, members: Sequence[int]) -> Iterator[str]:
@@ -279,20 +256,16 @@ class _Pair:
         steps = {*self.example.expected_sequence, *self.example.actual_sequence}
         every, text = [at for at, one in enumerate(self.registrations) if not is_definition(one)], ""
         if not steps.issuperset(every):
-            text = f"if {stale.operator} has only {self._kernels([at for at in every if at in steps])}, "
+            text = f"these registrations are enough: {self._kernels([at for at in every if at in steps])}. "
         other, late = (self._short(at) if text else self._kernel(at) for at in (first, last))
         if isinstance(impl, Impl) and not slots_of_key(impl.key or DispatchKey.Undefined):
-            text += f"no call runs {self._kernel(last)}, because {impl.key} has no slot. But PyTorch counts {silent} "
-            text += f"as a kernel of each backend. Therefore {self._short(first)} should lose {stale.names} when "
-            text += f"{silent} is registered. But PyTorch does not refresh {stale.names}. "
+            names = {"late": late, "silent": silent, "first": self._short(first), "slots": stale.names}
+            text += _words("no_row", key=str(impl.key), **names)
         else:
-            text += f"PyTorch does not refresh {stale.names} when {late} is registered. "
+            text += f"PyTorch does not refresh {stale.names} when {late} is registered"
         after, before = stale.entries("still hold"), stale.entries("hold", wanted=True)
-        text += f"If {other} is registered first, {after}. If {silent} is registered first, {before}. "
-        text += (
-            "torch._C._dispatch_dump_table prints the same table for both orders, because it computes each slot anew"
-        )
-        return _cause(text, kernels, self._differences())
+        text += f". If {other} is registered first, {after}. If {silent} is registered first, {before}. "
+        return _cause(text + _words("no_dump"), kernels, self._differences())
 
     # -- what a release or a refusal leaves
 
@@ -302,8 +275,8 @@ class _Pair:
         first, *more = differences or [FLAWS[example.flaw]]
         if stale is not None:
             should, hold = stale.entries("should hold", wanted=True), stale.entries("still hold")
-            first, more = f"PyTorch does not refresh {stale.names}: {should}, but {hold}", differences
-        for label, now in _AFTERWARDS:
+            first, more = _sentences(f"PyTorch does not refresh {stale.names}", should, f"But {hold}"), differences
+        for label, now in _WORDS["afterwards"].items():
             first = re.sub(label, now, first)
         steps = [step for step in dict.fromkeys(example.actual_sequence) if step >= 0]
         refused = self._refusals(example.actual_sequence)
@@ -319,9 +292,9 @@ class _Pair:
             because = [step for step in because if not is_definition(self.registrations[step])] or because
             after = f" because of {self._names(because)}" if because else ""
             if not before and isinstance(self.registrations[who], Def):
-                why = re.sub(_OWN_SCHEMA, r"its kernel at \1 has the schema \3, and its def has the schema \2", why)
-            text = f"{names} is refused{after}{f': {why}' * bool(why)}".rstrip(".")
-            return _cause(f"{text}. But {but}. {_NO_TRACE}", (who,), more)
+                why = re.sub(_OWN_SCHEMA, r"The kernel at \1 has the schema \3. The def has the schema \2", why)
+            text = _sentences(f"{names} is refused{after}", *([why.rstrip(".")] * bool(why)))
+            return _cause(f"{text}. But {but}. {_words('no_trace')}", (who,), more)
         released = [~step for step in example.actual_sequence if step < 0 and step not in example.expected_sequence]
         released = released or [~step for step in example.actual_sequence if step < 0]
         kept = [step for step in steps if step not in released]
@@ -329,20 +302,17 @@ class _Pair:
         text = f"after the release of {name}, {first}"
         if stale is not None:
             are = "is" if len(others) == 1 else "are"
-            beside = f"{self._kernels(others)} {are} still registered, so " if others else ""
+            beside = f"{self._kernels(others)} {are} still registered. Therefore " if others else "Then "
             text = f"PyTorch does not refresh {stale.names} when {self._kernels(released)} "
-            text += f"{'is' if len(released) == 1 else 'are'} released. {beside or 'Then '}{should}. But {hold}"
+            text += _sentences(f"{'is' if len(released) == 1 else 'are'} released", f"{beside}{should}", f"But {hold}")
         elif len(kept) == len(released) == 1 and (stays := _STAYS.search(first)):
-            short, keeper = self._short(released[0]), self._names(kept)
-            text = f"{name} {f'stores {short} in {keeper}' if stays[1] else f'writes {short} into {stays[2]}'}. "
-            text += f"The release of {short} does not remove {short}. Only the release of "
-            text += f"{self._short(kept[0]) if stays[1] else keeper} removes {short}"
+            about = {"short": self._short(released[0]), "keeper": self._short(kept[0]), "place": str(stays[2])}
+            text = _words("stores" if stays[1] else "writes", name=name, **about)
         if isinstance(fallback := self.registrations[released[0]], Fallback):
             every = enumerate(self.registrations)
             alike = [at for at, one in every if isinstance(one, Fallback) and one.key == fallback.key]
-            if len(alike) > 1:
-                meet = f"{self._names(alike)} have the same key. A later fallback replaces an earlier one"
-                text, released = f"{meet}. After the release of one of them, {first}", alike
+            if others := [at for at in alike if at not in released]:
+                text, released = _sentences(text, _words("same_key", others=self._names(others))), alike
         return _cause(text, tuple(dict.fromkeys((*released, *self._parts()))), tuple(more))
 
     # -- refusals
@@ -364,35 +334,34 @@ class _Pair:
             key = re.search(r"^\+  key: (\w+)$", self.example.diff, re.MULTILINE)
             left = f"But a second try is refused: {accepted}"
             if key and isinstance(fallback := self.registrations[last], Fallback):
-                left = f"Before the refusal, PyTorch sets {self._short(last)} at {key[1]}, another key of the alias "
-                left += f"{fallback.key}. After the refusal, {self._short(last)} stays at {key[1]}"
-            return _cause(f"{who} is refused{after}, because {refusals[last]}. {left}. {_NO_TRACE}", (*met, last))
+                left = _words("alias", key=key[1], alias=str(fallback.key), fallback=self._short(last))
+            text = _sentences(f"{who} is refused{after}", refusals[last], left, _words("no_trace"))
+            return _cause(text, (*met, last))
         if accepted is not None:
             texts = []
             for order, reason in ((bad, refusals[last]), (good, accepted)):
                 before = " and then ".join(self._names((at,)) for at in order[:-1] if at >= 0) or "nothing"
                 texts.append(f"{self._names(order[-1:])} is refused after {before}: {reason}")
-            end = "; only the reasons differ" if good[-1] == last else ""
-            return _cause("; ".join(texts) + end, members)
+            return _cause(_sentences(*texts, *["Only the reasons differ"] * (good[-1] == last)), members)
         if not earlier:
             needed = tuple(step for step in good if step >= 0 and step != last)
-            text = f"{who} is refused unless {self._names(needed)} comes before it: {refusals[last]}"
+            text = f"{who} is refused without {self._names(needed)}: {refusals[last]}"
             return _cause(text, (*needed, last))
         when, names = "before", " and ".join(map(self._short, earlier))
         if not any(index in good for index in earlier):
             when = "without"
             own = (refusals[index].partition(" The def ")[0].rstrip(".") for index in earlier if index in refusals)
-            itself = "; ".join(re.sub(r"^the kernel \(.*?\) at \w+ ", "it ", said) for said in own)
+            itself = ". ".join(re.sub(r"^the kernel \(.*?\) at \w+ ", "The kernel ", said) for said in own)
             stays, why = f"a part of {names} stays", refusals[last]
             if signatures := re.search(_SIGNATURES, refusals[last]):
                 stays = f"PyTorch keeps the {signatures[1]} of {names}: {signatures[3]}"
-                why = f"its {signatures[1]} is different: {signatures[2]}"
+                why = f"The {signatures[1]} of {self._short(last)} is different: {signatures[2]}"
             if itself or all(~index in bad for index in earlier):
-                gone = f"refused, because {itself}" if itself else "released"
-                text = f"{self._names(earlier)} is {gone}. But {stays}. After that, {who} is refused, because {why}"
-                return _cause(text, members)
-        text = f"{who} is accepted if it is registered {when} {self._names(earlier)}. If it is registered after {names}"
-        return _cause(f"{text}, it is refused: {refusals[last]}", members)
+                gone = f"refused. {itself[0].upper()}{itself[1:]}" if itself else "released"
+                text = f"{self._names(earlier)} is {gone}. But {stays}. After that, {who} is refused"
+                return _cause(_sentences(text, why), members)
+        text = f"{who} is accepted {when} {self._names(earlier)}"
+        return _cause(_sentences(text, f"{self._short(last)} is refused after {names}", refusals[last]), members)
 
     def _refusals(self, sequence: StepSequence) -> dict[int, str]:
         """Return the registrations of a sequence that are refused in it, with the reason of the last refusal."""
@@ -420,12 +389,13 @@ class _Pair:
         is_alone = self.example.registrations == [*members]
         if self.example.flaw is Flaw.RESIDUE and is_alone and all(len(one.dropped) == 1 for one in fixes.drops):
             why = "".join(self._refusals(self.example.actual_sequence).values())
-            ways = (way for said, way in _WAYS_OUT.items() if said in why)
+            ways = (way for said, way in _WORDS["correction"].items() if said in why)
             expects = {change.expect for change in fixes.changes} or {None}
-            words.append(next(ways, "correct what its refusal names") + self._fields(Change(expect=expects.pop())))
+            way = next(ways, "correct what the refusal names")
+            words.append(way + self._fields(Change(expect=expects.pop())))
         if not words:
-            words = [f"drop {self._names(members)}" if len(members) == 1 else "keep one of them"]
-        return "\nor ".join(words) + ("" if fixes.is_whole else "; other registrations may differ as well")
+            words = [f"{'drop' if len(members) == 1 else 'keep only one of'} {self._names(members)}"]
+        return "\nor ".join(words) + ("" if fixes.is_whole else ". Other registrations may differ as well")
 
     def _drop(self, fixes: Fixes) -> Iterator[str]:
         """Yield the removals that help; those after which the scenario has the same fields are one text."""
@@ -438,16 +408,17 @@ class _Pair:
             every = sorted({index for indices in dropped for index in indices})
             size = len(dropped[0])
             if len(change.order) > 1:
-                names = ["the other" if at in every else self._short(at) for at in change.order]
-                fields = f", register {' before '.join(names)}{', and release nothing' * (not change.releases)}{fields}"
+                names = ["the remaining registration" if at in every else self._short(at) for at in change.order]
+                fields = f"{'. Release nothing' * (not change.releases)}{fields}"
+                fields = f". Register {', then '.join(names)}. PyTorch refuses the reverse order{fields}"
             if len(dropped) == len(every) > size == len(every) - 1 > 1:
                 yield f"drop all but one of {self._shorts(every)}{fields}"
             elif size > 1:
                 pairs = ", or ".join(map(self._shorts, dropped[:2]))
-                yield f"drop {pairs}, because dropping fewer is not enough{fields}"
+                yield f"drop {pairs}. Dropping fewer is not enough{fields}"
             else:
                 is_named = {_function(self.registrations[index]) for index in every} == {"custom_op"} and len(every) > 1
-                renamed = ", or give the operator of one of them another name" * is_named
+                renamed = ". Or give the operator of one custom_op another name" * is_named
                 yield f"drop {' or '.join(map(self._short, every))}{renamed}{fields}"
 
     def _keep(self, members: Sequence[int], fixes: Fixes) -> Iterator[str]:
@@ -460,15 +431,15 @@ class _Pair:
         verb = "import" if modules else "register"
         text = f"{verb} {' before '.join(names) if len(names) == 2 else ', then '.join(names)}"
         if fixes.is_free:
-            after = f", after {self._shorts(defs)}" if defs else ": import one of them from the other" * bool(modules)
+            after = f", after {self._shorts(defs)}" if defs else ""
             text = f"always {verb} {_listed(names[len(defs) :])} in the same order{after}"
+            text += ". Write an import of one module into the other module" * bool(modules)
         if not order:
             is_alone = sum(not is_definition(one) for one in self.registrations) < 2
             text = f"never release {self._shorts(members)}" if is_alone else "release nothing"
         elif not modules and not releases:
-            text += f", and never release {'any' if len(names) > 2 else 'either'} of them"
             leaves = self.example.flaw is not Flaw.UNDO and self._stale() is not None
-            text += ": a release also leaves slots stale" * leaves
+            text += f". Release nothing{', because a release also leaves slots stale' * leaves}"
         yield text + self._fields(fixes.order)
 
     def _fields(self, change: Change) -> str:
@@ -481,13 +452,17 @@ class _Pair:
         if edited.modules != modules:
             bodies = (f"{name}: [{', '.join(body)}]" for name, body in module_texts(edited.modules))
             fields.append(f"`modules: {{{', '.join(bodies)}}}`")
-        why = "; the others then have new numbers" * bool(change.dropped and re.search(r"\d", "".join(fields)))
+        last, why = len(edited.registrations) - 1, ""
+        if change.dropped and re.search(r"\d", "".join(fields)):
+            numbers = f"s of the registrations are 0 {'and' if last == 1 else 'to'} {last}"
+            why = f". After the removal, the number{numbers if last else ' of the registration is 0'}"
         if edited.snapshots != self.scenario.snapshots:
             fields.append("`snapshots: false`")
         if change.expect is not None:
             fields.append(f"`expect: {change.expect}`")
-        why += "; the registrations of a module are never released" * bool(edited.modules and not modules)
-        return f" (in the scenario, write {_listed(fields)}{why})" if fields else ""
+        if edited.modules and not modules:
+            why += ". " + _words("modules", names=", ".join(one.name for one in edited.modules))
+        return f". In the scenario, write {_listed(fields)}{why}" if fields else ""
 
     # -- parts
 
@@ -550,8 +525,8 @@ class _Pair:
         debugs, one = list(map(shown_text, self.registrations)), self.registrations[at]
         if debugs.count(debug := debugs[at]) > 1:
             return f"registration {at}" if f"registration {at})" in self.said else self._names((at,))
-        noun = "kernel" if isinstance(one, Impl) else _function(one) or type(one).__name__.lower()
-        short = f"the {noun} at {owner(debug)}" if any(sites_in(debug)) else owner(debug)
+        noun = _WORDS["noun"].get(_function(one) or type(one).__name__, "registration")
+        short = f"the {noun} {'at ' * any(sites_in(debug))}{owner(debug)}"
         return short if debug and owner(debug) in self.said else self._names((at,))
 
     def _kernel(self, at: int) -> str:
@@ -566,6 +541,15 @@ class _Pair:
 
     def _shorts(self, indices: Sequence[int]) -> str:
         return _listed(list(map(self._short, indices)))
+
+
+def _words(name: str, /, **names: str) -> str:
+    return str(_WORDS["cause"][name]).format(**names)
+
+
+def _sentences(first: str, *more: str) -> str:
+    """Join sentences; the first sentence and names get no capital letter."""
+    return ". ".join((first, *(re.sub(r"^(the|all) ", lambda word: word[0].title(), text) for text in more)))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -591,9 +575,9 @@ def _entry_text(entry: str) -> str:
     if "VariableFallbackKernel" in entry:
         return _FALL_THROUGH
     if "ambiguous" in entry:
-        return "PyTorch's kernel for an ambiguous AutogradOther, which raises"
+        return _AMBIGUOUS
     kernel, _, why = owner(entry).partition(" [")
     at = "at " * any(sites_in(kernel))
     if "fallback" in why:
         return f"the backend fallback {at}{kernel}"
-    return "no kernel" if entry == "nothing" else f"{'the kernel ' * bool(at)}{at}{kernel}"
+    return "no kernel" if entry == "nothing" else f"the kernel {at}{kernel}"

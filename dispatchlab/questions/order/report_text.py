@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dispatchlab.model.sequence import Step
-from dispatchlab.prover.result import Exploration
+from dispatchlab.model.sequence import Step, format_sequence
+from dispatchlab.prover.result import Counterexample, Exploration
 from dispatchlab.views.formatting import counted, readable
 
 
@@ -13,6 +13,21 @@ def step_text(step: Step, registrations: Sequence[str]) -> str:
     """Return a step with its registration: `+1 impl test::foo CPU (fn_cpu)`."""
     index = ~step if step < 0 else step
     return f"{'-' if step < 0 else '+'}{index} {registrations[index]}"
+
+
+def sequence_names(found: Counterexample) -> tuple[str, str]:
+    """Return the names of both sequences: two orders of the same steps, or the same without and with some steps."""
+    one, other = found.expected_sequence, found.actual_sequence
+    if sorted(one) == sorted(other):
+        return "one order", "the other order"
+    (short, *_, long), more = sorted((one, other), key=len), list[Step]()
+    left = [*short]
+    for step in long:
+        more += [step] if step not in left[:1] else left[:0]
+        left = left[1:] if step in left[:1] else left
+    steps = f"{'a second ' * (more[0] in short)}step{'s' * (len(more) > 1)} {format_sequence(tuple(more))}"
+    names = ("one sequence", "the other sequence") if left else (f"without {steps}", f"with {steps}")
+    return names if one is short else names[::-1]
 
 
 def counts(found: Exploration) -> Iterator[tuple[str, str]]:

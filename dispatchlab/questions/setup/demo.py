@@ -14,7 +14,7 @@ from dispatchlab.model.registration import Def, Impl
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.questions.order.blocks import fix_lines
 from dispatchlab.questions.order.report import Report
-from dispatchlab.questions.order.report_text import step_text
+from dispatchlab.questions.order.report_text import sequence_names, step_text
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
 from dispatchlab.scenario.load import parse_scenario
 from dispatchlab.scenario.scenario import Scenario
@@ -121,10 +121,8 @@ def demo_blocks(demo: Demo) -> Iterator[b.Line]:
         yield b.Line(demo.report.verdict_text, "bad", indent=2)
         yield b.Line(reason.cause, indent=2, label=b.strong("cause: "), hang=7)
         yield from fix_lines(reason.fix, indent=2)
-        for title, sequence in (
-            ("one order", counterexample.expected_sequence),
-            ("the other order", counterexample.actual_sequence),
-        ):
+        sequences = counterexample.expected_sequence, counterexample.actual_sequence
+        for title, sequence in zip(sequence_names(counterexample), sequences, strict=True):
             yield b.Line(f"{title}: {format_sequence(sequence)}", indent=2)
             yield from (b.Line(step_text(step, names), indent=4) for step in sequence)
     yield b.Line()
