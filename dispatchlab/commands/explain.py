@@ -21,18 +21,7 @@ from dispatchlab.commands.output import Format, exit_with, note, show_view
 IN_MODE = ("cpu", "cuda", "meta", "requires_grad", "grad")
 """The words that describe a tensor of a call under a mode, which is made on this machine."""
 
-MODES = (
-    "fake",
-    "make_fx",
-    "aot",
-    "compile",
-    "export",
-    "functionalize",
-    "vmap",
-    "grad",
-    "autocast",
-    "dtensor",
-)
+MODES = ("fake", "make_fx", "aot", "compile", "export", "functionalize", "vmap", "grad", "autocast", "dtensor")
 """The modes that a call can be made under."""
 
 
@@ -49,8 +38,7 @@ MODES = (
     "--mode",
     metavar="MODE",
     type=click.Choice(MODES),
-    help="Make the call on the installed PyTorch under MODE, and show the result: fake, make_fx, aot, compile, "
-    "export, functionalize, vmap, grad, autocast or dtensor.",
+    help=f"Make the call on the installed PyTorch under MODE, and show the result: {', '.join(MODES)}.",
 )
 @click.option("--inference-mode", is_flag=True, help="Explain the call in inference mode.")
 @from_option

@@ -44,8 +44,6 @@ _FIRST_LINE_S: Final = 2.0
 _LINE_S: Final = 10.0
 _STAGE_S: Final = 1.0
 
-_NONE: Final[Mapping[str, Callable[[], str]]] = {}
-
 _display: Display | None = None  # what shows progress, and is cleared before anything else is written
 
 
@@ -237,7 +235,7 @@ def save(path: str, content: str | bytes, kind: FileKind) -> None:
 
 
 def show_and_keep(
-    asked: Any, view: View[Any], page: str | None, *, others: Mapping[str, Callable[[], str]] = _NONE
+    asked: Any, view: View[Any], page: str | None, *, others: Mapping[str, Callable[[], str]] | None = None
 ) -> None:
     """Print a result in the requested format, and write a report if one was asked for.
 
@@ -249,7 +247,7 @@ def show_and_keep(
     """
     from dispatchlab.files import FileKind
 
-    if asked in others:
+    if others and asked in others:
         out(others[asked]())
     else:
         show_view(asked, view)

@@ -38,7 +38,7 @@ def why(
 
     Runs the program as Python does, notes its registrations and the call that fails, and tries the fix in a
     copy of the process. The output of the program goes to standard error. '-m MODULE' instead of the file runs
-    a module.
+    a module. For a program that succeeds, explains PyTorch's warning that an operator has no autograd kernel.
 
     The exit code is 0 if the program succeeds and 1 if it fails. If the program calls sys.exit, the exit code
     is its argument. With --text, it is 1 if the cause is known, else 3.
@@ -71,7 +71,10 @@ def why(
     note_passed_on(program[program[0] == "-m"], program[1:], "--format")
     outcome = why_program(program)
     if outcome.answer is not None:
-        _show_and_exit(format, outcome.answer, max(outcome.exit_code, 1))
+        warned = outcome.answer.error.startswith("UserWarning: ") and not outcome.exit_code
+        if warned:
+            click.echo("dispatchlab why: the program ended well, but PyTorch warned about an autograd kernel", err=True)
+        _show_and_exit(format, outcome.answer, outcome.exit_code or int(not warned))
     if not outcome.exit_code:
         click.echo("dispatchlab why: the program ended well; nothing to explain", err=True)
     elif program[:2] == ("-m", "pytest") or "pytest.main(" in "".join(getlines(program[0])):

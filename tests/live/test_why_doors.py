@@ -381,6 +381,23 @@ def test_a_program_that_ends_well_has_a_line(tmp_path: Path) -> None:
     assert ended.stderr == "fine\ndispatchlab why: the program ended well; nothing to explain\n"
 
 
+@pytest.mark.parametrize("end", ["", "import sys\nsys.exit(0)\n"])
+def test_a_program_that_ends_well_with_a_warning_about_autograd_has_an_answer(end: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import torch\n"
+        'lib = torch.library.Library("quiet", "DEF")\n'
+        'lib.define("double(Tensor x) -> Tensor")\n'
+        'lib.impl("double", lambda x: x.detach() * 2, "CPU")\n'
+        f"torch.ops.quiet.double(torch.ones(3, requires_grad=True)).sum().backward()\n{end}"
+    )
+    ended = dispatchlab_started(tmp_path, "why", "program.py")
+    cause = "cause: backward reached quiet::double, which has no autograd formula, defined at program.py:3\n"
+    assert (ended.returncode, ended.stdout.startswith(cause)) == (0, True), ended.stdout
+    assert "WHY501 a custom operator without a formula" in ended.stdout
+    note = "dispatchlab why: the program ended well, but PyTorch warned about an autograd kernel\n"
+    assert ended.stderr.endswith(note)
+
+
 def test_a_thread_that_fails_is_explained(tmp_path: Path) -> None:
     thread = "\nimport threading\ndef work():\n    " + CALL + "threading.Thread(target=work).start()\nprint('end')\n"
     (tmp_path / "program.py").write_text(MISSING.lstrip() + thread)

@@ -83,13 +83,13 @@ def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> Cal
     while True:
         current = current.under(guard_of(hops[-1], view, schema))
         after = _after(hops[-1], current, view, schema)
-        if isinstance(after, _End):
-            break
-        if isinstance(after, _Anew):
+        if after.caller is not None:
             current = after.caller
             hops.append(replace(_first_hop(table, current), why=after.why))
-        else:
+        elif after.keys is not None:
             hops.append(_hop(table, "redispatch", after.why, after.keys, (), start=after.keys))
+        else:
+            break
     end = after.why
     if hops[-1].refusal is ErrorKind.MISSING_KERNEL:
         keys = dict.fromkeys(row.key for row in view.kernels if row.active and "fallthrough" not in row.flags)
@@ -231,57 +231,50 @@ class _Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class _Anew:
-    """A new call of the operator, and its reason."""
-
-    caller: _Caller
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Next:
-    """The key set of a kernel's redispatch, and its reason."""
+    """What comes after a kernel: a redispatch, a new call of the operator, or the end.
 
-    keys: DispatchKeySet
+    Args:
+        why: its reason.
+        keys: the key set of a redispatch.
+        caller: who makes a new call.
+        known: whether it is certain: an unknown kernel may redispatch.
+    """
+
     why: str
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    """The reason why there is no further hop, and whether this is certain: an unknown kernel may redispatch."""
-
-    why: str
+    keys: DispatchKeySet | None = None
+    caller: _Caller | None = None
     known: bool = True
 
 
-def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema) -> _Next | _Anew | _End:
+def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema) -> _Next:
     """Return the next key set, the new call, or the reason for the end. See Note [The hop after a kernel]."""
     kernel, key = hop.kernel, hop.key
     if hop.refusal is not None or kernel is None:
-        return _End(f"the call fails: {hop.refusal}")
+        return _Next(f"the call fails: {hop.refusal}")
     if kernel.reason in (Provenance.MATH, Provenance.NESTED):
-        return _End("a composite kernel: it redispatches no further; its inner calls are dispatched anew")
+        return _Next("a composite kernel: it redispatches no further; its inner calls are dispatched anew")
     rule = rule_of(key, kernel, view.by_rule, view.name)
     if key.functionality <= DispatchKey.NestedTensor:
         if kernel.reason is Provenance.FALLBACK:
-            return _End(f"the {kernel.reason} of {key}: it serves every operator that has no kernel there")
+            return _Next(f"the {kernel.reason} of {key}: it serves every operator that has no kernel there")
         if kernel.reason in (Provenance.DEFAULT_BACKEND, Provenance.CATCH_ALL):
-            return _End("a kernel for all backends: it redispatches no further; its inner calls are dispatched anew")
-        return _End("a backend kernel: it does the work and redispatches no further")
+            return _Next("a kernel for all backends: it redispatches no further; its inner calls are dispatched anew")
+        return _Next("a backend kernel: it does the work and redispatches no further")
     if rule.does is Does.SLICES and not caller.has_tensors():
         return _called_without(key, caller, _CALLS_ANEW)
     if rule.outside:
-        return _End(f"the builtin fallback of {key} {rule.outside}")
+        return _Next(f"the builtin fallback of {key} {rule.outside}")
     below = _below(key, hop.keys)
     match rule.does:
         case Does.WORKS:
-            return _End(f"the kernel of {view.name} for {key} does the work, and redispatches no further")
+            return _Next(f"the kernel of {view.name} for {key} does the work, and redispatches no further")
         case Does.ASKS_SUBCLASS:
             return _after_python(key, below, caller)
         case Does.FUNCTIONALIZES:
             if any(result.alias is not None for result in schema.returns):
                 refused = "the builtin fallback of Functionalize refuses an operator whose results alias its arguments"
-                return _End(refused)
+                return _Next(refused)
             return _called_without(key, caller, _CALLS_ANEW)
         case Does.CASTS:
             why = "the kernel casts what has to be cast, and calls the operator anew, without {key}"
@@ -291,16 +284,15 @@ def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema
             if not caller.described.requires_grad:
                 records = "has nothing to record, as no argument requires grad"
             elif rule.where == BUILTIN:
-                return _Next(below, "no autograd formula, so backward warns; the call continues below autograd")
-            why = f"the autograd kernel {records}, and redispatches with the keys below autograd"
-            return _Next(below, why)
+                return _Next("no autograd formula, so backward warns; the call continues below autograd", below)
+            return _Next(f"the autograd kernel {records}, and redispatches with the keys below autograd", below)
         case Does.SELECTS_BACKEND if {"dtype", "layout", "device"} <= {each.name for each in schema.arguments}:
             return _selected(caller)
         case Does.REDISPATCHES | Does.SELECTS_BACKEND if below.bits & FUNCTIONALITY_BITS or rule.where == BUILTIN:
-            return _Next(below, f"the kernel redispatches with the keys below {key.functionality}")
+            return _Next(f"the kernel redispatches with the keys below {key.functionality}", below)
     if not (hop.keys & DispatchKeySet.full_after(key)).bits & FUNCTIONALITY_BITS:
-        return _End(f"nothing is left below {key}, so its kernel does the work")
-    return _End(
+        return _Next(f"nothing is left below {key}, so its kernel does the work")
+    return _Next(
         "what comes next is not known: dispatchlab has no rule for what this kernel calls; "
         f"{below.highest()} is next only if it redispatches below {key}",
         known=False,
@@ -310,19 +302,20 @@ def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema
 _CALLS_ANEW = "the builtin fallback calls the operator anew, without {key}"
 
 
-def _called_without(key: DispatchKey, caller: _Caller, why: str) -> _Anew:
+def _called_without(key: DispatchKey, caller: _Caller, why: str) -> _Next:
     """Return a new call with a guard that also excludes this key."""
-    return _Anew(caller.under(DispatchKeySet.of(key)), why.format(key=key))
+    return _Next(why.format(key=key), caller=caller.under(DispatchKeySet.of(key)))
 
 
-def _after_python(key: DispatchKey, below: DispatchKeySet, caller: _Caller) -> _Next | _End:
+def _after_python(key: DispatchKey, below: DispatchKeySet, caller: _Caller) -> _Next:
     """Return the hops after the builtin fallback of Python, which calls the subclass of an argument."""
     if not caller.has_tensors():
-        return _End("the builtin fallback of Python fails where no argument is a tensor and no mode is active")
+        return _Next("the builtin fallback of Python fails where no argument is a tensor and no mode is active")
     if any(argument.keys.has(key) for argument in caller.described.arguments):
-        return _End("the subclass decides: its __torch_dispatch__ is called with the operator", known=False)
-    why = "no argument and no mode has a __torch_dispatch__, so the builtin fallback redispatches below Python"
-    return _Next(below, why)
+        return _Next("the subclass decides: its __torch_dispatch__ is called with the operator", known=False)
+    return _Next(
+        "no argument and no mode has a __torch_dispatch__, so the builtin fallback redispatches below Python", below
+    )
 
 
 def _below(key: DispatchKey, keys: DispatchKeySet) -> DispatchKeySet:
@@ -336,8 +329,8 @@ def _selected(caller: _Caller) -> _Next:
     why = f"BackendSelect chooses {options.backend} for {options.given}"
     tensors = [argument for argument in caller.described.arguments if "Tensor" in argument.type]
     if not tensors:
-        return _Next(keys, f"{why}, and redispatches with that key alone")
+        return _Next(f"{why}, and redispatches with that key alone", keys)
     for tensor in tensors:
         keys |= tensor.keys
     below = _below(DispatchKey.BackendSelect, (keys | thread.included) - thread.excluded)
-    return _Next(below, f"{why}, adds the keys of the tensors, and redispatches below itself")
+    return _Next(f"{why}, adds the keys of the tensors, and redispatches below itself", below)

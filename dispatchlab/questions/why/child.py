@@ -48,11 +48,12 @@ def main(arguments: Sequence[str]) -> int:
     _explain_threads(Path(answer_file), watch, rest)
     try:
         _run(rest)
+        sys.exit(0)
     except KeyboardInterrupt:
         return 130
     except SystemExit as ended:
-        error = ended.__context__ or watch.shown or ended
-        answer = _answer(error, watch, rest) if ended.code and "torch" in sys.modules else None
+        error = ended.__context__ or watch.shown or ended if ended.code else _warning(watch)
+        answer = _answer(error, watch, rest) if error and "torch" in sys.modules else None
         if answer is not None and answer.code not in ("", "WHY919"):
             Path(answer_file).write_bytes(pickle.dumps(answer))
         raise
@@ -60,7 +61,12 @@ def main(arguments: Sequence[str]) -> int:
         _show(error)
         Path(answer_file).write_bytes(pickle.dumps(_answer(error, watch, rest)))
         return 1
-    return 0
+
+
+def _warning(watch: ProgramWatch) -> Warning | None:
+    """Return PyTorch's warning that a gradient is lost, for which a program does not fail."""
+    details = (event.detail for event in watch.events if event.kind == "warning")
+    return next((UserWarning(text) for text in details if "kernel was not registered to the Autograd" in text), None)
 
 
 def _note_shown(watch: ProgramWatch) -> None:
