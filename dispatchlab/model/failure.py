@@ -164,7 +164,7 @@ class Registry(Protocol):
         ...
 
     def names(self, namespace: str) -> tuple[str, ...]:
-        """Return the full names of all operators of a namespace."""
+        """Return the full names of all operators of a namespace; of every namespace for an empty name."""
         ...
 
 

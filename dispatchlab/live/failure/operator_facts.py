@@ -36,27 +36,20 @@ class InstalledRegistry:
 
     def overloads(self, packet: str) -> tuple[str, ...]:
         """Return the overloads of a name that have a def."""
-        if not self.version or not _is_defined(packet):
-            return ()
-        return tuple(bindings()._jit_get_operation(packet)[1] or ())
+        with suppress(RuntimeError):
+            return tuple(bindings()._jit_get_operation(packet)[1] or ()) if self.version else ()
+        return ()
 
     def names(self, namespace: str) -> tuple[str, ...]:
-        """Return the full names of all operators of a namespace."""
+        """Return the full names of all operators of a namespace; of every namespace for an empty name."""
         found = bindings()._dispatch_get_all_op_names() if self.version else ()
-        return tuple(sorted(name for name in found if name.startswith(f"{namespace}::")))
+        return tuple(sorted(name for name in found if name.startswith(f"{namespace}::" if namespace else "")))
 
     def _dump(self, name: str) -> str:
         try:
             return str(bindings()._dispatch_dump(name)) if self.version else ""
         except RuntimeError:
             return ""
-
-
-def _is_defined(packet: str) -> bool:
-    try:
-        return bindings()._jit_get_operation(packet)[0] is not None
-    except RuntimeError:
-        return False
 
 
 def _facts(name: str, dump: str) -> OperatorFacts:

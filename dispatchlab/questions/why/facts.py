@@ -43,6 +43,7 @@ OF_FAILURE: Final[Mapping[str, Callable[[Failure], str]]] = {
     "lines": lambda failure: " ".join(frame.text for frame in failure.frames),
     "near": lambda failure: f" ({failure.at}: `{failure.at.text}`)" if failure.at and failure.at.text else "",
     "place": lambda failure: str(failure.at or ""),
+    "program": lambda failure: "".join(getlines(failure.at.file)) if failure.at else "",
     "raised": lambda failure: "".join(raised.line for raised in failure.chain[:1]),
     "raised_in": lambda failure: failure.stack[-1] if failure.stack else "",
     "version": lambda failure: failure.registry.version,
@@ -350,6 +351,7 @@ OF_WORDS: Final[Mapping[str, Callable[[Words], object]]] = {
         dict.fromkeys(name.partition(".")[0] for name in words.failure.registry.names(words["ns"]))
     ),
     "needed": lambda words: needed_arguments(words["declaration"]),
+    "overloads": lambda words: listed(filter(None, words.failure.registry.overloads(words.operator.packet))),
     "unaliased": lambda words: re.sub(r"\([a-z]\d*!?\)", "", words["refused"]),
     "work_keys": lambda words: listed(key for key in words.operator.backends if key not in ("Meta", "Tracer")),
 }

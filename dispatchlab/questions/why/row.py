@@ -154,7 +154,7 @@ def _fix(text: str, words: Words) -> Fix:
         return Fix(text=rest, otherwise=True)
     if setup := re.fullmatch(r"outer (.+)", kind):
         return Fix(text=rest, code=f"import torch\n{_fill(setup[1], words)}\n{rest}", outer=True)
-    if setup := re.fullmatch(r"again (.+)", kind):
+    if setup := re.fullmatch(r"(?s:again (.+))", kind):
         return Fix(text=rest, again=setup[1])
     if needs := re.fullmatch(r"needs (.+)", kind):
         return Fix(text=rest, needs=needs[1])
