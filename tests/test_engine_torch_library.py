@@ -98,12 +98,30 @@ def test_a_refused_custom_op_leaves_an_object_whose_library_takes_nothing_more()
     dispatcher = Dispatcher.for_scenario("torch-2.13")
     handles = [dispatcher.register(MADE), dispatcher.register(Impl(NAME, None, Kernel(), "math"))]
     assert refusal(dispatcher, block(F.CUSTOM_OP, FOO, "again")) is ErrorKind.META_BESIDE_COMPOSITE
-    assert "made" not in dispatcher.dump(NAME)
+    dump = dispatcher.dump(NAME)
+    assert "made" not in dump
+    assert "debug: again\n" in dump  # whose library PyTorch keeps by name
+    assert refusal(dispatcher, block(F.CUSTOM_OP, FOO, "again")) is ErrorKind.META_BESIDE_COMPOSITE
+    assert dispatcher.dump(NAME) == dump
     cuda = block(F.REGISTER_KERNEL, FOO, "cuda", on=["cuda"])
     assert refusal(dispatcher, cuda) is ErrorKind.LIBRARY_DESTROYED
     handles[0].release()
     with dispatcher.register(cuda):
         assert "CUDA: cuda" in dispatcher.dump(NAME)
+    handles[1].release()
+    dispatcher.register(block(F.CUSTOM_OP, FOO, "third")).release()
+    assert not dispatcher.snapshot(NAME).exists
+
+
+def test_a_refused_call_on_a_custom_op_leaves_the_kernels_of_the_calls_before_it() -> None:
+    dispatcher = Dispatcher.for_scenario("torch-2.13")
+    rule = TorchLibraryCall(F.REGISTER_TORCH_DISPATCH, FOO, ("here:Mode",))
+    cuda, vmap = TorchLibraryCall(F.REGISTER_KERNEL, FOO, ("cuda",)), TorchLibraryCall(F.REGISTER_VMAP, FOO)
+    with dispatcher.register(block(F.REGISTER_TORCH_DISPATCH, FOO, "rule", on=["here:Mode"])):
+        made = block(F.CUSTOM_OP, FOO, "made", on=["cpu"], parts=[cuda, rule, vmap])
+        assert refusal(dispatcher, made) is ErrorKind.DUPLICATE_RULE
+    kernels = [line.partition(":")[0] for line in dispatcher.dump(NAME).splitlines() if "made ::" in line]
+    assert kernels == ["CPU", "CUDA", "Meta", "Autograd[alias]"]
 
 
 def test_rules_of_autograd_vmap_and_autocast_look_the_operator_up(dispatcher: Dispatcher) -> None:

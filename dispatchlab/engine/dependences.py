@@ -19,6 +19,7 @@ from dispatchlab.engine.primitives import (
     RegisterFallback,
     RegisterImpl,
     RegisterName,
+    mismatch,
 )
 from dispatchlab.engine.refusals import MAX_ARGUMENTS
 from dispatchlab.engine.semantics import Semantics, SignatureLife
@@ -27,7 +28,6 @@ from dispatchlab.engine.torch_library import Note, TorchLibraryPrimitive
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.dump_format import Provenance, key_text
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema_difference import schema_difference
 from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, set_bits
 
 # Note [What a slot shows]
@@ -360,7 +360,7 @@ def _refusals(lowered: Sequence[LoweredRegistration], semantics: Semantics) -> _
     for name, kernels in impls.items():
         for defined, one_def in defs.get(name, ()):
             for here, impl in kernels:
-                if _differ(one_def, impl):
+                if mismatch(one_def.definition, impl.entry) is not None:
                     exclude([defined, here])
         if semantics.signature_life is not SignatureLife.NEVER:
             for symint in (False, True):
@@ -376,10 +376,3 @@ def _refusals(lowered: Sequence[LoweredRegistration], semantics: Semantics) -> _
 
 def _has_too_many_arguments(primitive: Primitive) -> bool:
     return isinstance(primitive, RegisterDef) and len(primitive.definition.schema.arguments) > MAX_ARGUMENTS
-
-
-def _differ(one: RegisterDef, impl: RegisterImpl) -> bool:
-    kernel = impl.entry.kernel
-    if kernel.inferred is None:
-        return False
-    return schema_difference(one.definition.schema, kernel.inferred, symint_kernel=kernel.symint) is not None

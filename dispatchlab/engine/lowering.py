@@ -104,7 +104,9 @@ def lower(registration: Registration, semantics: Semantics) -> LoweredRegistrati
     """Return the primitives of a registration, with a refusal in place of one that breaks a rule of blocks."""
     match registration:
         case Block():
-            return LoweredRegistration(chain.from_iterable(_block_calls(registration, semantics)), is_block=True)
+            made = registration.made_by if semantics.torch_library else None
+            goes = made is None or str(made.function) != "custom_op"  # whose library is kept by name
+            return LoweredRegistration(chain.from_iterable(_block_calls(registration, semantics)), is_block=goes)
         case Claim():
             return LoweredRegistration([RegisterClaim(NamespaceVariable(registration.namespace), registration.debug)])
         case NameOnly():

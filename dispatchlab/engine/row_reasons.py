@@ -53,7 +53,7 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
             debug="" if held is None else held.registered.debug,
             reason=None if held is None else held.reason,
             fallthrough=held is not None and held.registered.kernel.is_fallthrough,
-            source="" if held is None else _source(held.registered, held.reason),
+            source="" if held is None or held.reason is Provenance.AMBIGUOUS else key_text(held.registered.key),
             beaten=tuple(_beaten(entry, fallbacks, semantics, SLOT_KEYS[slot])),
             stale=(actual[slot].text if slot in actual else NO_KERNEL) if stale >> slot & 1 else None,
         )
@@ -78,12 +78,6 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
 def _is_by_lab(kernel: RegisteredKernel) -> bool:
     module = getattr(kernel.kernel.function, "__module__", None)
     return isinstance(module, str) and module.startswith(_LAYERS)
-
-
-def _source(entry: RegisteredKernel, reason: Provenance) -> str:
-    if reason is Provenance.AMBIGUOUS:
-        return ""
-    return key_text(entry.key)
 
 
 @lru_cache(maxsize=256)

@@ -7,6 +7,7 @@ simple_registry.py. The rules are those of PyTorch 2.13 and later.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from dispatchlab.engine import refusals
 from dispatchlab.engine.kernel import RegisteredKernel
@@ -32,7 +33,8 @@ from dispatchlab.model.slot_set import KEY_BIT
 #   device go into the library of the custom_op. Nothing of it is the caller's, whose release takes back nothing.
 # - A second `custom_op` of the same name destroys the library of the first, whatever holds it, before it defines
 #   anything. When it is refused afterwards, the first one is gone all the same, and its object stays: calls by name
-#   find it, and its library takes nothing more.
+#   find it, and its library takes nothing more. What the second one has registered before the refusal stays, too, until
+#   a third one destroys its library.
 # - Fakes are a list: the newest is in force, and each goes with its own library, whether the operator is there or not.
 #   There is one rule for each class of `register_torch_dispatch`, and it needs no operator.
 # - `register_autocast` writes a Python kernel besides, which belongs to the OpOverload: it outlives the call, takes the
@@ -63,7 +65,7 @@ _COMPOSITE = KEY_BIT[DispatchKey.CompositeImplicitAutograd]
 _AUTOCAST = frozenset({"cpu", "cuda", "hpu", "ipu", "mps", "privateuseone", "xpu"})
 """The device types that can be cast for."""
 _EARLY = frozenset({DispatchKey.Autograd, DispatchKey.ADInplaceOrView})
-_RENAMED_DEVICES = {"privateuseone": "PrivateUse1"}
+_RENAMED_DEVICES = {"privateuseone": "privateuse1"}
 
 
 class TorchLibraryPrimitive(Compound):
@@ -90,11 +92,11 @@ class TorchLibraryPrimitive(Compound):
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
         """Register on the object of a `custom_op` if there is one, else on the library of the call."""
-        made = _custom_op(state.python(self.variable))
-        if made is None:
-            self._on_operator(semantics, state)
-        else:
+        made = next(iter(state.python(self.variable).at(CUSTOM_OP)), None)
+        if isinstance(made, OpenCustomOp):
             self._on_custom_op(semantics, state, made)
+        else:
+            self._on_operator(semantics, state)
 
     def _on_operator(self, semantics: Semantics, state: Transaction) -> None:
         for primitive in self.plain:
@@ -276,6 +278,9 @@ class _KeepCustomOp(TorchLibraryPrimitive):
     def register(self, semantics: Semantics, state: Transaction) -> None:
         """Replace an older object, and forget the facts about it."""
         kept = _without_parts(state.python(self.variable)).put(CUSTOM_OP, (self._made,))
+        state.put_python(self.variable, kept)
+        if _lacks_device(self.call, self._made.schema):
+            raise _no_device(self.name)
         for device in self.call.on or (None,):
             kept = kept.put(_kernel_of(device), (self._made,))
         state.put_python(self.variable, kept)
@@ -467,38 +472,28 @@ def _custom_op_primitives(
     of_cxx = [impl for impl in before if impl.entry.key is DispatchKey.ADInplaceOrView]
     if any(argument.is_written for argument in schema.arguments):
         of_cxx = of_cxx[:-1]  # which counts the version of what is written
-    own, more, early, late = (  # the second one at Meta is of the device type
-        [*_with_notes(some, notes=notes, but=of_cxx)] for some in (metas[:1], metas[1:], before, rest)
-    )
+    calls = (call, *call.parts)
+    makers = [next((at for at, one in enumerate(calls) if _makes(one, other)), 0) for other in rest]
+    made_by = [[other for other, maker in zip(rest, makers, strict=True) if maker == at] for at in range(len(calls))]
+    groups: list[Sequence[Primitive]] = [metas[:1], metas[1:], before, *made_by]  # the second at Meta is of a device
+    own, more, early, *late = ([*_with_notes(some, notes=notes, but=of_cxx)] for some in groups)
     first: list[Primitive] = [definition, _OwnFake(made, own), *early]
-    made.contents = (*first, *more, *late)
+    made.contents = (*first, *more, *chain.from_iterable(late))
     yield made
     if _has_keyword_tensors(schema) and "out" not in definition.definition.tags:
         yield Refused(_keyword_tensors(schema, call.function))
     yield from first
-    yield _KeepCustomOp(made)
-    if _lacks_device(call, schema):
-        yield Refused(_no_device(name))
-    at_meta = iter(
-        [TorchLibraryPrimitive(call, name, debug, more)] if more else []
-    )  # once, by the first call that makes it
-    if "meta" in call.on:
-        yield from at_meta
-    yield from late
-    for part in call.parts:
-        yield _Part(made, part)
-        if "meta" in part.on:
+    meta = [TorchLibraryPrimitive(call, name, debug, more)] if more else []
+    at_meta = iter(meta)  # once, by the first call that makes it
+    for one, kernels in zip(calls, late, strict=True):
+        yield _KeepCustomOp(made) if one is call else _Part(made, one)
+        if "meta" in one.on:
             yield from at_meta
+        yield from kernels
     yield from at_meta
 
 
 # -- what is looked at
-
-
-def _custom_op(kept: PythonState) -> OpenCustomOp | None:
-    """Return the object that a call by name uses."""
-    made = kept.at(CUSTOM_OP)
-    return made[0] if made and isinstance(made[0], OpenCustomOp) else None
 
 
 def _without_parts(kept: PythonState) -> PythonState:
@@ -525,13 +520,25 @@ def _rule_of(call: TorchLibraryCall) -> PythonKey:
     return PythonKey("torch_library", f"torch_dispatch {call.on[0].replace(':', '.')}")
 
 
-def _key_of_device(device: str | None) -> DispatchKey:
-    """Return the key of a device type; Undefined, which has no kernel, for any other text."""
+def _key_of_device(device: str | None, *, of: str = "") -> DispatchKey:
+    """Return the key of a device type, or `of` autocast for one; Undefined, which has no kernel, for any other text."""
     if device is None:
         return DispatchKey.CompositeExplicitAutograd
-    name = _RENAMED_DEVICES.get(device)
-    keys = (key for key in DispatchKey if (key.name == name if name else key.name.lower() == device))
-    return next(keys, DispatchKey.Undefined)
+    name = f"{of}{_RENAMED_DEVICES.get(device, device)}"
+    return next((key for key in DispatchKey if key.name.lower() == name), DispatchKey.Undefined)
+
+
+def _makes(call: TorchLibraryCall, kernel: Primitive) -> bool:
+    """Return whether a call on a `custom_op` makes a kernel, if no call before it does."""
+    key = kernel.entry.key if isinstance(kernel, RegisterImpl) else None
+    if call.function is TorchLibraryFunction.REGISTER_VMAP:
+        return key is DispatchKey.FuncTorchBatched
+    of = "autocast" * (call.function is TorchLibraryFunction.REGISTER_AUTOCAST)
+    if not of and call.function not in (TorchLibraryFunction.CUSTOM_OP, TorchLibraryFunction.REGISTER_KERNEL):
+        return False
+    return key in [_key_of_device(on, of=of) for on in call.on or (None,)] or (
+        key is DispatchKey.BackendSelect and bool(call.on)
+    )
 
 
 def _is_tensor(type_: Type) -> bool:

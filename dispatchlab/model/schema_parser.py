@@ -217,11 +217,6 @@ def described(token: str) -> str:
     return f"'{token}'"
 
 
-@lru_cache(maxsize=1)  # a reader of printed schemas asks for many places of one text
-def _placed(text: str) -> list[tuple[str, int]]:
-    return _joined_lines(text)
-
-
 def _joined_lines(text: str) -> list[tuple[str, int]]:
     # Line ends vanish inside of brackets, at the start and in front of the last END; elsewhere several are one.
     kept: list[tuple[str, int]] = []
@@ -239,6 +234,9 @@ def _joined_lines(text: str) -> list[tuple[str, int]]:
             kept.pop()
         kept.append((token, match.start(1)))
     return kept
+
+
+_placed = lru_cache(maxsize=1)(_joined_lines)  # a reader of printed schemas asks for many places of one text
 
 
 SIMPLE_TYPES = {

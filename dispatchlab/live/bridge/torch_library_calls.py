@@ -21,8 +21,9 @@ from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_tex
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # Each call gets a `torch.library.Library` whose C++ library names our number in place of a file and a line, so that its
 # kernels are recognised like all others. `custom_op` makes its library itself; during the call it is handed ours, after
-# the one that was there under that name is destroyed, as PyTorch does it. A refused call takes its library along: the
-# user's own would live on with whatever was registered before the refusal, until the module that holds it goes.
+# the one that was there under that name is destroyed, as PyTorch does it. PyTorch keeps the library of a `custom_op` by
+# name, so a refused `custom_op` leaves what it registered before the refusal. Any other refused call takes its library
+# along: the user's own would live on until the module that holds it goes.
 #
 # What reaches registries of Python is a function. Each call has one of its own that knows the number, wherever PyTorch
 # wraps it.
@@ -107,7 +108,8 @@ def torch_library_call(
             try:
                 kept = make(library)
             except Exception as error:
-                MadeLibrary(library, custom_op).reset()
+                if custom_op is None or torch()._library.custom_ops.OPDEF_TO_LIB.get(custom_op) is not library:
+                    MadeLibrary(library).reset()
                 # Until 2.9 it is a bare assert.
                 raise RuntimeError(f"{error}" or "Library object has been destroyed") from error
         return MadeLibrary(library, custom_op, kept)
@@ -246,6 +248,13 @@ def _custom_op(block: Block, call: TorchLibraryCall, qualified: str, function: A
     return make
 
 
+def reset_custom_ops(prefix: str) -> None:
+    """Destroy the libraries of refused calls of `custom_op`; `prefix` stands before their namespaces."""
+    libraries = torch()._library.custom_ops.OPDEF_TO_LIB
+    for name in [name for name in libraries if name.startswith(prefix)]:
+        MadeLibrary(libraries[name], name).reset()
+
+
 @contextmanager
 def _library_of(qualified: str, library: Any) -> Iterator[None]:
     """Have `custom_op` take this library. See Note [Calls of torch.library, live]."""
@@ -255,7 +264,7 @@ def _library_of(qualified: str, library: Any) -> Iterator[None]:
     def given(namespace: str, name: str) -> Any:
         older = ops.OPDEF_TO_LIB.pop(qualified, None)
         if older is not None:
-            older._destroy()
+            MadeLibrary(older).reset()
         ops.OPDEF_TO_LIB[qualified] = library
         return library
 

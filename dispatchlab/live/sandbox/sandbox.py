@@ -16,7 +16,7 @@ from dispatchlab.live.bridge.error_parser import refusal
 from dispatchlab.live.bridge.registration_calls import BindingCall, CallBuilder, Libraries, Library, NativeKernels
 from dispatchlab.live.bridge.reserved_namespaces import sandbox_prefix
 from dispatchlab.live.bridge.running_keys import running_keys
-from dispatchlab.live.bridge.torch_library_calls import forget_operator
+from dispatchlab.live.bridge.torch_library_calls import forget_operator, reset_custom_ops
 from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks, put_back
 from dispatchlab.live.introspection.kernel_identity import FIRST_CALL, KernelNames
 from dispatchlab.live.sandbox.journal import Journal
@@ -169,6 +169,8 @@ class LiveSandbox:
             if any(prepared.fallbacks for prepared in self._all):
                 releases.callback(put_back, self._names.builtin)
             releases.callback(self._libraries.reset)
+            if self._observer.reads_python:
+                releases.callback(reset_custom_ops, self.prefix)
             for library in self._residue:
                 releases.callback(library.reset)
             for prepared in reversed(self._all):

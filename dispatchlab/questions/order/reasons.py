@@ -284,11 +284,13 @@ class _Pair:
             who = last if last in refused else next(iter(refused), last)
             why, before = refused.get(who, ""), steps[: steps.index(who)]
             names, but, because = self._names((who,)), first, [*before]
-            if _function(self.registrations[who]) == "custom_op":
-                made = [step for step in before if _function(self.registrations[step]) == "custom_op"]
+            made = [step for step in before if _function(self.registrations[step]) == "custom_op"]
+            if made and _function(self.registrations[who]) == "custom_op":
                 because, more = [step for step in before if step not in made], [first, *more]
                 names += f" removes the def and the kernels of {self._names(made)}. Then {self._short(who)}"
                 but = f"PyTorch does not restore {self._short(made[0])}"
+                if f"\n+debug: {shown_text(self.registrations[who])}\n" in self.example.diff:
+                    but += f". The def of {self._short(who)} stays"
             because = [step for step in because if not is_definition(self.registrations[step])] or because
             after = f" because of {self._names(because)}" if because else ""
             if not before and isinstance(self.registrations[who], Def):

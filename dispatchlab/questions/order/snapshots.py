@@ -199,7 +199,8 @@ def rows_between(before: Look | None, after: Look, keys: Collection[str]) -> lis
 
 
 def _operator_rows(before: Snapshot, after: Snapshot, keys: Collection[str]) -> Iterator[Row]:
-    yield from _line_rows(*(_dump_lines(one) for one in (before, after)))
+    dumps = (one.dump if one.exists else f"{NOTHING_REGISTERED} {one.operator}" for one in (before, after))
+    yield from _line_rows(*(dump.splitlines() for dump in dumps))
     table = list(_table_rows(before.table, after.table, keys))
     yield from [Row(" ", "")] * bool(table)
     yield from table
@@ -210,12 +211,6 @@ def _operator_rows(before: Snapshot, after: Snapshot, keys: Collection[str]) -> 
     lines = [one.python.splitlines() for one in (before, after)]
     yield from [Row(" ", "")] * any(lines)
     yield from _line_rows(*lines)
-
-
-def _dump_lines(snapshot: Snapshot) -> list[str]:
-    if not snapshot.exists:
-        return [f"{NOTHING_REGISTERED} {snapshot.operator}"]
-    return snapshot.dump.splitlines()
 
 
 def _line_rows(before: Sequence[str], after: Sequence[str]) -> Iterator[Row]:
