@@ -1,4 +1,4 @@
-"""Trials of the kernels that packages add to operators of others: a trial counts only if it runs one of them."""
+"""Trials on the device of a package, and of its kernels for operators of others: only those that run one count."""
 
 from __future__ import annotations
 
@@ -26,29 +26,38 @@ _USUAL: Final = [{dtype} for dtype in (torch.float32, torch.float64, torch.int64
 def own_trial(
     operator: str, before: Mapping[str, str], after: Mapping[str, str]
 ) -> Callable[[Subject, str, Trial], None] | None:
-    """Return how to try an operator of others: only on a device, or at a key, that has an added kernel.
+    """Return how to try an operator with a kernel for a device of packages, or with an added kernel.
+
+    An operator of others is tried only on a device, or at a key, that has an added kernel.
 
     Returns:
-        A function of the subject, the name of a trial, and the trial; None for an operator that was added itself.
+        A function of the subject, the name of a trial, and the trial; None to run each trial as it is.
     """
     was = read_dump(before[operator]) if operator in before else None
-    if was is None or was.schema is None:
-        return None
-    old = {(str(kernel.key), kernel.debug) for kernel in was.kernels}
+    is_own = was is None or was.schema is None
+    old = {(str(kernel.key), kernel.debug) for kernel in ([] if was is None or is_own else was.kernels)}
     new = {(str(kernel.key), kernel.debug) for kernel in read_dump(after[operator]).kernels} - old
+    if is_own and "PrivateUse1" not in {key for key, _ in new}:
+        return None
     fallback = "" if new else fallback_text(operator)
     added, debugs = map(set, zip(*(new or {("PrivateUse1", fallback)}), strict=True))
     backend = privateuse1_name() if any("PrivateUse1" in key for key in added) else ""
 
     def run(subject: Subject, name: str, trial: Trial) -> None:
         here = _runs_on(backend or "cpu", operator, debugs)
-        if (here and not backend) or (name != "call" and {_KEYS.get(name, ""), f"{_KEYS.get(name)}CPU"} & added):
+        counts = RecursionError if fallback or (is_own and not subject.given) else Exception
+        if is_own and any(map(subject.has, ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd"))):
+            trial(subject)
+            if name == "call" and here:
+                with suppress(NothingTriedError):
+                    call_on_device(subject, backend, counts)
+        elif (here and not backend) or (name != "call" and {_KEYS.get(name, ""), f"{_KEYS.get(name)}CPU"} & added):
             trial(subject)
         elif name == "signature":
             trial(subject)
             raise NotNeededError("no call was made")
         elif name == "call" and here:
-            call_on_device(subject, backend, RecursionError if fallback else Exception)  # a fallback may refuse calls
+            call_on_device(subject, backend, counts, alone=is_own)
         else:
             with suppress(Exception):
                 subject.choose()  # for the trials that reach other keys
@@ -75,9 +84,11 @@ def _runs_on(device: str, operator: str, debugs: Collection[str]) -> bool:
     return any(row.debug in debugs for key, row in table.items() if str(key) in keys and "Autocast" not in str(key))
 
 
-def call_on_device(subject: Subject, device: str, counts: type[Exception] = Exception) -> None:
-    """Call an operator on the device of a backend, and compare with the CPU; only exceptions of one class count."""
-    subject.reached = device
+def call_on_device(subject: Subject, device: str, counts: type[Exception], *, alone: bool = False) -> None:
+    """Call an operator on the device of a backend, and compare with the CPU; only exceptions of one class count.
+
+    A fallback may refuse calls, and so may an operator on generated inputs. `alone`: it has no kernel for the CPU.
+    """
     passed, failed = False, list[tuple[Exception, Inputs]]()
     has_device = any(argument.name == "device" for argument in subject.op._schema.arguments)
     for inputs in subject.given or generated(subject.op, "cpu", subject.seed):
@@ -88,7 +99,7 @@ def call_on_device(subject: Subject, device: str, counts: type[Exception] = Exce
         try:
             expected = [subject.call(plain.copy(), seed=seed) for seed in (0, 1)]
         except Exception:
-            if not subject.given:
+            if not subject.given and not alone:
                 continue
         try:
             found = subject.call(moved)
@@ -96,7 +107,7 @@ def call_on_device(subject: Subject, device: str, counts: type[Exception] = Exce
             if isinstance(error, counts):
                 failed.append((error, plain))
             continue
-        passed = True
+        passed, subject.reached = True, device
         note_result(subject.watch, subject.name, (moved.positional, moved.named), found)
         if subject.events("other device"):
             raise WrongResultError(f"{subject.name} returns a tensor on another device than its input")
@@ -106,7 +117,7 @@ def call_on_device(subject: Subject, device: str, counts: type[Exception] = Exce
         if fixed and difference(expected[0], found, 1e-2):
             raise WrongResultError(f"{subject.name} gives other values on {device} than on the CPU")
     if failed and not passed:
-        reason, subject.now = failed[0]
+        (reason, subject.now), subject.reached = failed[0], device
         raise reason
     if not passed:
         raise NothingTriedError(f"no input on {device}")

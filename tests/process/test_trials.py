@@ -620,6 +620,40 @@ def test_the_kernels_of_a_backend_run_on_its_device(tried: Try) -> None:
     )
 
 
+OWN_ON_NPU = """
+own = torch.library.Library("own", "DEF")
+for name in ("alone", "both", "cpu_only", "wrong", "elsewhere", "refuses", "both_refuses"):
+    own.define(f"{name}(Tensor x) -> Tensor")
+def refuse(x): raise RuntimeError("no such input")
+own.impl("alone", lambda x: Npu(x.data_np * 2), "PrivateUse1")
+own.impl("both", lambda x: Npu(x.data_np * 3), "PrivateUse1")
+own.impl("both", lambda x: x * 3, "CPU")
+own.impl("cpu_only", lambda x: x * 3, "CPU")
+own.impl("wrong", lambda x: Npu(x.data_np * 4), "PrivateUse1")
+own.impl("wrong", lambda x: x * 3, "CPU")
+own.impl("elsewhere", lambda x: torch.from_numpy(x.data_np * 4), "PrivateUse1")
+own.impl("refuses", refuse, "PrivateUse1")
+own.impl("both_refuses", refuse, "PrivateUse1")
+own.impl("both_refuses", lambda x: x * 3, "CPU")
+"""
+
+
+def test_own_operators_of_a_backend_are_called_on_its_device(tried: Try) -> None:
+    found = tried(BACKEND.replace("ADD", "return Npu(a.data_np + alpha * b.data_np)") + OWN_ON_NPU)
+    calls = {name: (run.status, run.device) for (name, trial), run in runs(found).items() if trial == "call"}
+    assert {name: call for name, call in calls.items() if name.startswith("own::")} == {
+        "own::alone": ("passed", "npu"),
+        "own::both": ("passed", "npu"),
+        "own::both_refuses": ("passed", "cpu"),
+        "own::cpu_only": ("passed", "cpu"),
+        "own::elsewhere": ("failed", "npu"),
+        "own::refuses": ("no input", ""),
+        "own::wrong": ("failed", "npu"),
+    }
+    (wrong,) = [each for each in findings(found) if each.operator == "own::wrong"]
+    assert "own::wrong gives other values on npu than on the CPU; found by the trial call on npu with" in wrong.message
+
+
 def test_a_fallback_of_a_backend_is_called(tried: Try) -> None:
     backend = BACKEND.replace("ADD", "return Npu(a.data_np + alpha * b.data_np)")
     fallback = """
