@@ -21,7 +21,7 @@ class ExtraMissingError(DispatchLabError):
 
     package: str
 
-    template = "explore needs {package}, which is not installed: pip install 'dispatchlab[explore]'"
+    template = "explore needs {package}, which is not installed: pip install {package}"
 
 
 class NoTerminalError(DispatchLabError):
@@ -51,7 +51,7 @@ def explore(*, source: str | None, **options: Any) -> None:
     order, as `permute` does, and show a counterexample. Press ? for all keys.
 
     For an operator, it shows the registrations in the registry. Without an argument, it shows the example of
-    `dispatchlab demo`. Needs pip install 'dispatchlab[explore]'.
+    `dispatchlab demo`. Needs pip install textual.
 
     \b
     Examples:

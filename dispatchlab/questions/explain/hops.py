@@ -253,13 +253,15 @@ def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema
     if hop.refusal is not None or kernel is None:
         return _Next(f"the call fails: {hop.refusal}")
     if kernel.reason in (Provenance.MATH, Provenance.NESTED):
-        return _Next("a composite kernel: it redispatches no further; its inner calls are dispatched anew")
+        return _Next(
+            "a composite kernel: it calls other operators, and each of these calls is dispatched from the start"
+        )
     rule = rule_of(key, kernel, view.by_rule, view.name)
     if key.functionality <= DispatchKey.NestedTensor:
         if kernel.reason is Provenance.FALLBACK:
             return _Next(f"the {kernel.reason} of {key}: it serves every operator that has no kernel there")
         if kernel.reason in (Provenance.DEFAULT_BACKEND, Provenance.CATCH_ALL):
-            return _Next("a kernel for all backends: it redispatches no further; its inner calls are dispatched anew")
+            return _Next("a kernel for all backends: its own calls of operators are dispatched from the start")
         return _Next("a backend kernel: it does the work and redispatches no further")
     if rule.does is Does.SLICES and not caller.has_tensors():
         return _called_without(key, caller, _CALLS_ANEW)

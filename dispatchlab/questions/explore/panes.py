@@ -144,7 +144,7 @@ class ExplainPane(Vertical):
 
     def compose(self) -> ComposeResult:
         """Return the call and its explanation."""
-        yield Input(placeholder="cpu+requires_grad cuda", id="call")
+        yield Input(placeholder="the arguments, such as cpu+grad cpu", id="call")
         yield TextPane(id="explanation", title="")
 
     @property

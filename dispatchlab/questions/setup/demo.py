@@ -104,14 +104,14 @@ def demo_blocks(demo: Demo) -> Iterator[b.Line]:
         returns = next((f" returns {value:g} * x" for kernel, value in RETURNS.items() if f"({kernel})" in name), "")
         yield b.Line(f"{index}  {name}{returns}", indent=2)
     yield b.Line()
-    yield b.Line("A call with a CPU tensor of 1.0, after two orders:")
+    yield b.Line("A call with a CPU tensor that holds 1.0 gives two results, one for each order of the kernels:")
     yield b.Line()
     for called in demo.calls:
         yield b.Line(f"{format_sequence(called.order)}  returns {called.result:.1f}", indent=2)
     yield b.Line()
     if first.dump == second.dump:
         yield b.Line(
-            "The dumps and dispatch tables of the two are equal to the character, so no test of dumps finds it."
+            "PyTorch prints the same dump and the same dispatch table for both, so a test of these texts finds nothing."
         )
     counterexample, reason = found.counterexample, demo.report.reason
     if counterexample is not None and reason is not None:
