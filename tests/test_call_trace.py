@@ -334,7 +334,7 @@ except ValueError as error:
         ("import sys\nsys.exit(7)", 7, ""),
         ("import sys\nsys.exit()", 0, ""),
         ("raise SystemExit('enough')", 1, "enough\n"),
-        ("raise KeyboardInterrupt", 130, ""),
+        ("raise KeyboardInterrupt", 130, "interrupted: the trace has the calls so far\n"),
     ],
 )
 def test_a_program_that_exits_leaves_its_trace_and_its_code(

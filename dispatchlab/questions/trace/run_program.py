@@ -101,6 +101,7 @@ def run_program(
         except SystemExit as asked:
             return _exit_code(asked, report)
         except KeyboardInterrupt:
+            report("interrupted: the trace has the calls so far")
             return 130
         except BaseException as error:
             report(error_text(error).rstrip("\n"))
