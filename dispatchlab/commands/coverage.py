@@ -8,7 +8,7 @@ import click
 
 from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import ROW, SOURCE, format_option, operators_option, report_option, subject
-from dispatchlab.commands.output import Format, note, show_and_keep
+from dispatchlab.commands.output import Format, exit_with, note, show_and_keep
 
 _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"])
 
@@ -70,6 +70,9 @@ def coverage(
     CPU: only for files you trust. The output of the program goes to standard error. The program uses the real
     name of the device.
 
+    Exit codes: 0; 1 if a program of --program makes no call on the device; 3 if PyTorch in SOURCE was built
+    without kernels for KEY, so that the table has only kernels for all backends.
+
     \b
     Examples:
       dispatchlab coverage
@@ -115,4 +118,5 @@ def coverage(
         view = coverage_view(found, torch=recorded.torch)
     show_and_keep(format, view, page)
     if programs and not all(one.calls for one in needs.programs):
-        click.get_current_context().exit(1)
+        exit_with(1)
+    exit_with(0 if programs or not found.no_answer else 3)

@@ -47,7 +47,8 @@ def coverage_report(
     found = coverage(recorded, key, Fill(semantics, recorded.fallbacks), name=name, operators=operators)
     backend = backend_named(key) or ""
     other = is_in_tree(backend) and not has_kernels_for(recorded.torch, recorded.imports, backend)
-    return CoverageReport(found, tuple(listed), no_answer(name, recorded.torch, backend) if other else "")
+    lacks = no_answer(name, recorded.torch, backend).replace("no answer for", "the table is incomplete for", 1)
+    return CoverageReport(found, tuple(listed), f"{lacks}; it has only the kernels for all backends" if other else "")
 
 
 class Fill:

@@ -255,7 +255,8 @@ def describe_call(schema: FunctionSchema, given: Given, *, privateuse1: str = ""
             numbers[name] = str(value)
             specs.append(f"{name}=cpu")
         elif name in deciding:
-            specs.append(f"{name}={_description(spec, value)}" if isinstance(spec, str) else spec)
+            text = "none" if value is None else "list:" if isinstance(value, list | tuple) and not value else spec
+            specs.append(f"{name}={text}" if isinstance(spec, str) else spec)
         elif name in ("device", "layout", "dtype") and isinstance(spec, str) and value is not None:
             specs.append(f"{name}={spec.strip(_QUOTES).removeprefix('torch.')}")
     described = describe_arguments(schema, specs, privateuse1=privateuse1)
@@ -269,10 +270,3 @@ def describe_call(schema: FunctionSchema, given: Given, *, privateuse1: str = ""
 
 
 _QUOTES = "'\""
-
-
-def _description(spec: str, value: object) -> str:
-    """Return the description of an argument that decides the dispatch."""
-    if value is None:
-        return "none"
-    return "list:" if isinstance(value, list | tuple) and not value else spec
