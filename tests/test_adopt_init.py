@@ -41,7 +41,7 @@ def test_a_first_run_writes_three_files_and_adds_the_options_of_pytest(checkout:
     assert "verdict: order-independent" in after["dispatch-scenarios/expect/my_ops.txt"]
     workflow = after[".github/workflows/dispatchlab.yml"]
     assert "dispatchlab check my_ops" in workflow
-    assert "# Findings and records depend on PyTorch: to keep its version, write torch==VERSION.\n" in workflow
+    assert 'run: pip install "$TORCH" --index-url' in workflow
     assert "  edited  pyproject.toml" in result.stdout
     assert result.stdout.endswith(
         "  dispatchlab check my_ops\n"
@@ -53,6 +53,18 @@ def test_a_first_run_writes_three_files_and_adds_the_options_of_pytest(checkout:
         'dispatchlab_expect = "dispatch-scenarios/expect"\n'
         'dispatchlab_records = ["dispatch-scenarios/my_ops.yaml"]\n'
     )
+
+
+@pytest.mark.parametrize(
+    ("installed", "requirement"),
+    [("2.13.0+cpu", "torch==2.13.0"), (None, "torch"), ("2.15.0.dev20260101+cpu", "torch")],
+)
+def test_the_workflow_has_the_version_of_the_installed_pytorch(
+    installed: str | None, requirement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_files, "installed_torch", lambda: installed)
+    text = first_files.workflow("scenarios", "my_ops", sarif=False)
+    assert yaml.safe_load(text)["env"] == {"TORCH": requirement}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.files import FileKind, marked, read_file, write_file
+from dispatchlab.files import FileKind, WriteError, marked, read_file, write_file
+from dispatchlab.model.installed_torch import installed_torch
 from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.check.registering_modules import what_to_name
 from dispatchlab.questions.order.report import Report
@@ -138,14 +139,8 @@ def plan(
     folder = configured[0].rstrip("/") if configured else f"tests/{FOLDER}" if (root / "tests").is_dir() else FOLDER
     expect = str(options.get(EXPECT, "expect" if configured else f"{folder}/expect"))
     name = module or (checkout.modules[0] if checkout.certain else None)
-    existing = next(
-        (
-            stem
-            for stem in ((name,) if module else (name, EXAMPLE))
-            if stem and (root / folder / f"{stem}.yaml").exists()
-        ),
-        None,
-    )
+    stems = (name,) if module else (name, EXAMPLE)
+    existing = next((stem for stem in stems if stem and (root / folder / f"{stem}.yaml").exists()), None)
     if existing is not None:
         path = f"{folder}/{existing}.yaml"
         scenario_file = PlannedFile(path, "kept", _read(root / path), "the first scenario")
@@ -205,8 +200,6 @@ def _read(path: Path) -> str:
     try:
         return read_file(path, limit=MAX_BYTES, what="files that are kept").decode("utf-8", "replace")
     except OSError as error:
-        from dispatchlab.files import WriteError
-
         raise WriteError(str(path), error.strerror or str(error)) from None
 
 
@@ -260,6 +253,8 @@ def workflow(folder: str, module: str | None, *, sarif: bool) -> str:
         sarif: whether to upload the findings; then the workflow needs a permission.
     """
     text = files(__package__).joinpath("workflow.txt").read_text(encoding="utf-8")
+    version = (installed_torch() or "").partition("+")[0]
+    text = text.replace("REQUIREMENT", f"torch=={version}" if version.replace(".", "").isdigit() else "torch")
     head, github, uploads, tests = text.split("---\n")
     if sarif:
         head = head.replace("  contents: read\n", "  contents: read\n  security-events: write\n")
