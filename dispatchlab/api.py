@@ -555,7 +555,7 @@ def dump(operator: str, *, of: Dispatcher | str | None = None, after: str | None
         if is_glob(operator):
             raise OneOperatorError(operator)
         source, imports = _source(of)
-        found = inspect_operators(operator, source=source, after=after, options=InspectOptions(imports=imports))
+        found = inspect_operators(operator, source=source, options=InspectOptions(imports=imports, after=after))
         (snapshot,) = found.snapshots
         return OperatorDump(found.only_view, operator_text(snapshot))
     if after is not None:

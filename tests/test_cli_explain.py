@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dispatchlab.cli import main
+from dispatchlab.questions.setup.demo import demo_scenario
 from tests.registry_cases import save_registry
 from tests.scenario_texts import STAYS
 
@@ -231,7 +232,8 @@ def test_a_recorded_registry_is_explained(tmp_path: Path) -> None:
         (["aten::add"], "aten::add has 2 overloads: name one of aten::add.Tensor, aten::add.Scalar"),
         (["aten::ad*"], "'aten::ad*' is a glob, but explain needs the name of one operator"),
         (["aten::reluu"], "there is no operator aten::reluu in torch-2.13-cpu; did you mean aten::relu"),
-        (["cpu", "aten::relu"], "OP comes first, and then its arguments: dispatchlab explain aten::relu cpu ..."),
+        (["cpu", "aten::relu"], "OP comes first, and then its arguments: dispatchlab explain aten::relu cpu"),
+        (["cpu", "cuda", "aten::mm"], "OP comes first, and then its arguments: dispatchlab explain aten::mm cpu cuda"),
         (["aten::relu", "cude"], "'cude' does not describe a tensor; did you mean cuda?"),
         (["aten::relu", "--exclude", "AutogradCPV"], "'AutogradCPV' is not a dispatch key; did you mean AutogradCPU?"),
         (
@@ -339,3 +341,23 @@ def test_a_call_under_a_mode_refuses_options_of_an_explanation(options: list[str
     code, stdout, stderr = explain("aten::relu", "cpu", "--mode", "grad", *options)
     assert (code, stdout) == (2, "")
     assert f"{options[0]} cannot be combined with --mode: leave one of them out" in stderr
+
+
+def test_a_call_is_explained_after_the_steps_that_are_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "demo.yaml"
+    path.write_text(demo_scenario(), encoding="utf-8")
+    command = ("demo::scale", "cpu", "--from", str(path), "--format", "text", "--after")
+    ends = {}
+    for steps in ("+0 +1", "+0 +2", "+0 +1 -1"):
+        code, stdout, _ = explain(*command, steps)
+        ends[steps] = (code, next(line for line in stdout.splitlines() if line.startswith("runs: ")))
+    assert ends == {
+        "+0 +1": (0, "runs: AutogradCPU"),
+        "+0 +2": (0, "runs: AutogradCPU -> CPU"),
+        "+0 +1 -1": (0, "runs: AutogradCPU -> CPU (no kernel runs)"),
+    }
+    code, _, stderr = explain("aten::add", "cpu", "1", "--after", "+0")
+    needs = "--after +0 needs the registrations of a scenario: name the scenario with --from SCENARIO\n"
+    assert (code, stderr) == (2, needs)
+    code, _, stderr = explain(*command, "+0", "--mode", "vmap")
+    assert (code, "--after cannot be combined with --mode" in stderr) == (2, True)

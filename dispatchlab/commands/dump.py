@@ -10,6 +10,7 @@ from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import (
     OPERATOR,
     ROW,
+    after_option,
     allow_import_option,
     engine_option,
     format_option,
@@ -23,12 +24,7 @@ from dispatchlab.commands.output import Format, chosen_format, note, out_paged, 
 @click.command(cls=Command)
 @click.argument("operator", metavar="OP", required=False, type=OPERATOR)
 @from_option
-@click.option(
-    "--after",
-    metavar="SEQUENCE",
-    help="Run these steps before dumping, for example '+0 +2 -0'. Default: register everything, in the order of the "
-    "file.",
-)
+@after_option
 @engine_option("Engine to dump.")
 @semantics_option
 @click.option(

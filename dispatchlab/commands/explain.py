@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import join
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import (
     OPERATOR,
     ROW,
+    after_option,
     engine_option,
     format_option,
     from_option,
@@ -42,6 +44,7 @@ MODES = ("fake", "make_fx", "aot", "compile", "export", "functionalize", "vmap",
 )
 @click.option("--inference-mode", is_flag=True, help="Explain the call in inference mode.")
 @from_option
+@after_option
 @engine_option("Engine whose dispatcher to explain.")
 @semantics_option
 @format_option()
@@ -76,12 +79,13 @@ def explain(
       dispatchlab explain aten::add cpu 1 alpha=2
       dispatchlab explain aten::randn device=cuda
       dispatchlab explain aten::cat "list:cpu, meta" --exclude Autograd
-      dispatchlab explain test::foo cpu --from scenario.yaml
+      dispatchlab explain test::foo cpu --from scenario.yaml --after '+0 +2 -0'
       dispatchlab explain my::op cpu --from my_package
       dispatchlab explain my::op --mode compile --from my_package
     """
     if "::" not in operator and (name := next((text for text in arguments if "::" in text and text[0].isalpha()), "")):
-        raise click.UsageError(f"OP comes first, and then its arguments: dispatchlab explain {name} {operator} ...")
+        right = join([name, operator, *(text for text in arguments if text != name)])
+        raise click.UsageError(f"OP comes first, and then its arguments: dispatchlab explain {right}")
     if mode is not None:
         _check_for_mode(arguments, options)
     source, imports = named_subject(source, [operator])
@@ -105,7 +109,7 @@ def explain(
 
 def _check_for_mode(arguments: tuple[str, ...], options: dict[str, Any]) -> None:
     """Refuse what a call under a mode would ignore."""
-    for name in ("include", "exclude", "inference_mode", "semantics"):
+    for name in ("include", "exclude", "inference_mode", "semantics", "after"):
         if options[name]:
             raise click.UsageError(f"--{name.replace('_', '-')} cannot be combined with --mode: leave one of them out")
     for text in arguments:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from dispatchlab.commands.help import Command
-from dispatchlab.commands.options import allow_import_option, from_option, named_subject, semantics_option
+from dispatchlab.commands.options import after_option, allow_import_option, from_option, named_subject, semantics_option
 from dispatchlab.commands.output import exit_with, note, use_color
 from dispatchlab.errors import DispatchLabError
 
@@ -36,11 +36,7 @@ class NoTerminalError(DispatchLabError):
 @click.command(cls=Command)
 @click.argument("what", metavar="[SCENARIO|OP]", required=False)
 @from_option
-@click.option(
-    "--after",
-    metavar="SEQUENCE",
-    help="Begin after these steps, for example '+0 +2 -0'. Default: register everything, in the order of the file.",
-)
+@after_option
 @semantics_option
 @allow_import_option
 def explore(*, source: str | None, **options: Any) -> None:

@@ -247,6 +247,14 @@ from_option = click.option(
 )
 """`--from`, of a command about an operator."""
 
+after_option = click.option(
+    "--after",
+    metavar="SEQUENCE",
+    help="Run only these steps of the scenario, for example '+0 +2 -0': register 0 and 2, then release 0. Default: "
+    "register everything, in the order of the file.",
+)
+"""`--after`, of a command about a scenario."""
+
 operators_option = click.option(
     "--operator",
     "operators",

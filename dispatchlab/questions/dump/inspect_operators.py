@@ -86,15 +86,12 @@ def inspect_operator(operator: str, *, source: str | None = None, options: Inspe
     return inspect_operators(operator, source=source, options=options._replace(reasons=True))
 
 
-def inspect_operators(
-    operator: str, *, source: str | None = None, after: str | None = None, options: InspectOptions = USUAL
-) -> Inspection:
+def inspect_operators(operator: str, *, source: str | None = None, options: InspectOptions = USUAL) -> Inspection:
     """Inspect operators of any source.
 
     Args:
         operator: a name or pattern for `find_operators`.
         source: a scenario or a registry; default: the default registry, or with engine `torch` the installed PyTorch.
-        after: the steps of a scenario to run first, `+0 +2 -0`.
         options: how to inspect them.
 
     Raises:
@@ -106,11 +103,11 @@ def inspect_operators(
         if not is_scenario_source(source) and not os.path.exists(source):
             raise UnknownRegistryError(source)
         check_source(source)
-        return inspect_scenario(source, operator, after=after, options=options)
+        return inspect_scenario(source, operator, options=options)
     if options.engine == "torch" and source is not None:
         raise RecordOnTorchError(source)
-    if after is not None:
-        raise SequenceWithoutScenarioError(after)
+    if options.after is not None:
+        raise SequenceWithoutScenarioError(options.after)
     if options.engine == "torch":
         return _inspect_installed(operator, options)
     reason = ""

@@ -119,6 +119,7 @@ class InspectOptions(NamedTuple):
         reasons: see Note [Reasons for a live table].
         python: also read the registrations of Python; then an operator that only Python knows is found, too.
         packets: a name without overload means all its overloads, and `Inspection.packet` has the order of a call.
+        after: the steps of a scenario to run first, `+0 +2 -0`; default: all its registrations.
         report: see `recorded_from`.
     """
 
@@ -129,6 +130,7 @@ class InspectOptions(NamedTuple):
     reasons: bool = False
     python: bool = False
     packets: bool = False
+    after: str | None = None
     report: Callable[[str], None] | None = None
 
 
@@ -139,7 +141,6 @@ def inspect_scenario(
     path: str,
     operator: str | None = None,
     *,
-    after: str | None = None,
     most: int | None = None,
     options: InspectOptions = USUAL,
 ) -> Inspection:
@@ -148,7 +149,6 @@ def inspect_scenario(
     Args:
         path: the scenario file.
         operator: a name or pattern for `find_operators`; default: the operators of the scenario.
-        after: the steps, such as `+0 +2 -0`; default: all registrations in the order of the file.
         most: inspect only this number of operators; default: all.
         options: how to inspect them.
 
@@ -156,7 +156,7 @@ def inspect_scenario(
         DispatchLabError: the scenario, the sequence, the operator or the engine cannot be used.
     """
     scenario = load_scenario(path, allow_import=options.allow_import)
-    sequence = _sequence(after, scenario)
+    sequence = _sequence(options.after, scenario)
     own = tuple(map(str, operators_in(scenario)))
     beneath = _beneath(scenario)
     asked = operator

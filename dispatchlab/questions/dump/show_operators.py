@@ -92,9 +92,10 @@ def operators(asked: DumpOptions, *, after: str | None, report: Report) -> View[
         allow_import=asked.allow_import,
         python=asked.layer != "cxx",
         packets=True,
+        after=after,
         report=report,
     )
-    inspection = inspect_operators(operator, source=asked.source, after=after, options=how)
+    inspection = inspect_operators(operator, source=asked.source, options=how)
     packet = inspection.packet
     if packet is not None and packet.overloads:  # with the table of the one that the name alone means, if there is one
         alone = tuple(one for one in inspection.snapshots if one.exists and str(one.operator) == packet.name)

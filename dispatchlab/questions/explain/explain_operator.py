@@ -56,6 +56,7 @@ def explain_operator(
     engine: EngineName = "lab",
     semantics: str | None = None,
     imports: tuple[str, ...] = (),
+    after: str | None = None,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     inference_mode: bool = False,
@@ -70,6 +71,7 @@ def explain_operator(
         engine: see `InspectOptions`.
         semantics: see `InspectOptions`.
         imports: modules to import into the installed PyTorch first.
+        after: see `InspectOptions`.
         include: the names of keys that a guard includes.
         exclude: the names of keys that a guard excludes.
         inference_mode: whether the call is made in inference mode.
@@ -81,7 +83,7 @@ def explain_operator(
     chosen = source is None and engine == "lab"
     if chosen:
         source, reason = default_registry()
-    options = InspectOptions(engine, semantics, imports, packets=True, report=report)
+    options = InspectOptions(engine, semantics, imports, packets=True, after=after, report=report)
     inspection = inspect_operator(operator, source=source, options=options)
     given = _given(inspection, arguments)
     if given is not None and not arguments:
