@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
+from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.questions.imports.import_orders import compare_import_orders, orders_of
 from tests.live.packages import dispatchlab, package
 
@@ -153,6 +154,37 @@ def test_where_imports_take_long_two_of_the_chosen_orders_run_and_all_of_a_few(
     chosen = compare_import_orders(names, enough_s=0.0)
     assert chosen.text == "no difference in 2 of 24 import orders"
     assert compare_import_orders(names[:3], enough_s=0.0).text == "no difference in 6 of 6 import orders"
+
+
+@pytest.mark.parametrize(
+    ("library", "imports"),
+    [
+        ("", 1),
+        ("import left\n", 3),  # once before it is seen, and once in each order
+        ("import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n", 3),
+    ],
+)
+def test_a_library_is_imported_once_if_it_neither_imports_the_modules_nor_starts_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str, imports: int
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    count = tmp_path / "count"
+    (tmp_path / "heavy.py").write_text(f"{library}open({str(count)!r}, 'a').write('imported ')\n")
+    for name in ("left", "right"):
+        (tmp_path / f"{name}.py").write_text("import heavy\n")
+    names = ("left", "right")
+    found = compare_import_orders(names, registering=names, libraries=["heavy"])
+    assert (found.text, len(count.read_text().split())) == ("no difference in 2 of 2 import orders", imports)
+
+
+def test_the_libraries_of_packages_are_their_installed_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "left.py").write_text("import nearby, expecttest, wave\n")
+    (tmp_path / "nearby.py").write_text("")
+    with LiveEngine() as engine:
+        facts = engine.ask("dispatchlab.live.recording.package_facts:package_facts", ("left",))
+    assert {"expecttest", "wave"} <= {*facts.installed}
+    assert {"left", "nearby"}.isdisjoint(facts.installed)
 
 
 def test_what_is_another_in_each_run_is_named_and_does_not_count(tmp_path: Path) -> None:

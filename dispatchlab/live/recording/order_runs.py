@@ -9,8 +9,12 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
 from time import process_time
 from typing import NamedTuple
 
@@ -35,7 +39,12 @@ from dispatchlab.registries.model import RecordedFallback
 
 
 def run_orders(
-    orders: Sequence[Order], limit_s: float, jobs: int, first: Sequence[str] = (), enough_s: float = math.inf
+    orders: Sequence[Order],
+    limit_s: float,
+    jobs: int,
+    first: Sequence[str] = (),
+    enough_s: float = math.inf,
+    libraries: Sequence[str] = (),
 ) -> tuple[OrderRun, ...]:
     """Run some orders, each in a new process.
 
@@ -45,12 +54,25 @@ def run_orders(
         jobs: how many orders run at once.
         first: the packages around all modules; they are imported once for all orders.
         enough_s: once the imports of two orders or more took this processor time, no other order begins.
+        libraries: modules that register nothing; they are imported before all else, once for all orders.
+
+    Returns:
+        Their results; none if `first` or a library starts threads, which a copy of the process does not have, or
+            imports one of the modules.
 
     Raises:
         ImportFailedError: one of the packages in `first` cannot be imported.
     """
+    torch()
+    for names in ([name for name in libraries if name.startswith(("numpy", "scipy"))], libraries):
+        count = _threads()  # the threads of OpenBLAS, which NumPy and SciPy start, outlive a fork
+        for name in names:
+            with suppress(Exception):
+                import_module(name)
     before = _before()
     import_logged(first)
+    if (libraries or first) and (_threads() > count or not sys.modules.keys().isdisjoint(orders[0])):
+        return ()
     runs: list[OrderRun] = []
     for start in range(0, len(orders), jobs):
         if len(runs) > 1 and sum(run.seconds for run in runs) > enough_s:
@@ -59,6 +81,12 @@ def run_orders(
         copies = [ProcessCopy(partial(_import, order, before)) for order in some]
         runs += [_run(order, copy, limit_s) for order, copy in zip(some, copies, strict=True)]
     return tuple(runs)
+
+
+def _threads() -> int:
+    """Return the number of threads of this process; 0 if the system does not say."""
+    tasks = Path("/proc/self/task")
+    return len(list(tasks.iterdir())) if tasks.is_dir() else 0
 
 
 class _Before(NamedTuple):
@@ -71,7 +99,6 @@ class _Before(NamedTuple):
 
 @cache
 def _before() -> _Before:
-    torch()
     return _Before(all_dumps(), frozenset(record_registry(only=()).fallbacks), frozenset(read_now()))
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.live.bridge.torch import ImportFailedError
@@ -24,7 +24,7 @@ class PackageFacts:
         later: modules that the packages do not import, which were imported after the packages.
         failed: the modules that could not be imported, with the reason.
         along: the modules that the packages import.
-        threads: whether the packages started threads, which a copy of the process does not have.
+        installed: the modules of the standard library and of installed packages that the imports loaded, in order.
     """
 
     record: PackageRecord
@@ -32,7 +32,7 @@ class PackageFacts:
     later: tuple[str, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
     along: frozenset[str] = frozenset()
-    threads: bool = False
+    installed: tuple[str, ...] = ()
 
 
 def package_facts(
@@ -63,14 +63,8 @@ def package_facts(
             raise
         recorded(record)
         return PackageFacts(
-            record, witness.moments, tuple(witness.later), witness.failed, witness.along, witness.threads
+            record, witness.moments, tuple(witness.later), witness.failed, witness.along, witness.installed
         )
-
-
-def _threads() -> int:
-    """Return the number of threads of this process; 0 if the system does not say."""
-    tasks = Path("/proc/self/task")
-    return len(list(tasks.iterdir())) if tasks.is_dir() else 0
 
 
 class _Witness:
@@ -79,7 +73,7 @@ class _Witness:
     def __init__(self, submodules: Sequence[str], fails: Callable[[ImportFailedError], None]) -> None:
         self._submodules, self._fails = submodules, fails
         self.later, self.failed = list[str](), dict[str, str]()
-        self.along, self.threads = frozenset[str](), False
+        self.along, self.installed = frozenset[str](), tuple[str, ...]()
         self._reader = RegistryReader(slots=False)
         self._before = self._after = before = self._reader.read()
         self._packages: tuple[str, ...] = ()
@@ -87,9 +81,9 @@ class _Witness:
 
     def import_packages(self, packages: Sequence[str], /) -> None:
         self._packages = tuple(packages)
-        count = _threads()
+        before = {*sys.modules}
         import_logged(packages)
-        self.along, self.threads = frozenset(sys.modules), _threads() > count
+        self.along = frozenset(sys.modules)
         for name in self._submodules:
             if name in sys.modules:
                 continue
@@ -100,6 +94,13 @@ class _Witness:
                 self._fails(error)
             else:
                 self.later.append(name)
+        folders = tuple(map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
+        new = [
+            (name, str(getattr(module, "__file__", "")))
+            for name, module in [*sys.modules.items()]
+            if name not in before
+        ]
+        self.installed = tuple(name for name, file in new if file.startswith(folders))
 
     def imported(self) -> None:
         self._after = self._reader.read(self._packages)

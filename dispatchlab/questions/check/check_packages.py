@@ -309,7 +309,8 @@ def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario, *, enou
     later = tuple(one for one in facts.later if one in registering)
     named = tuple(one for one in report.packages if not any(each.startswith(f"{one}.") for each in later))
     whole = [one for one in report.packages if one not in named]
-    first = tuple(whole) if len(report.packages) == 1 and not facts.threads else ()
+    first = tuple(whole) if len(report.packages) == 1 else ()
+    tops = {name.partition(".")[0] for name in (*report.packages, *facts.record.registering)}
     imports = compare_import_orders(
         (*named, *later),
         registering=registering,
@@ -317,6 +318,7 @@ def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario, *, enou
         first=first,
         needed=report.packages,
         enough_s=enough_s,
+        libraries=[name for name in facts.installed if name.partition(".")[0] not in tops],
     )
     what = [one.what for one in imports.differences]
     if facts.failed and (after := [one.removeprefix("import of ") for one in what if one.startswith("import of ")]):

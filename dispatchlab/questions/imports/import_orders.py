@@ -119,6 +119,7 @@ def compare_import_orders(
     first: Sequence[str] = (),
     needed: Collection[str] | None = None,
     enough_s: float = math.inf,
+    libraries: Sequence[str] = (),
     started: Callable[[str], None] = lambda _: None,
 ) -> ImportComparison:
     """Import packages in every order, or in some orders if there are many, and compare. See Note [What is compared].
@@ -130,6 +131,7 @@ def compare_import_orders(
         first: the packages around all modules; they are imported first, once for all orders.
         needed: the modules whose import must succeed in one of the orders; default: all.
         enough_s: of many orders no other one begins once the imports of two took this processor time.
+        libraries: modules that register nothing; they are imported before all else, once for all orders.
         started: a function that gets the number of orders and modules.
 
     Raises:
@@ -146,9 +148,12 @@ def compare_import_orders(
         return _comparison(named, modules, registering, (), None)
     with LiveEngine() as engine:
 
-        def run(*orders: Order, enough_s: float = math.inf) -> tuple[OrderRun, ...]:
+        def run(*orders: Order, enough_s: float = math.inf, libraries: Sequence[str] = ()) -> tuple[OrderRun, ...]:
             function = "dispatchlab.live.recording.order_runs:run_orders"
-            runs: tuple[OrderRun, ...] = engine.ask(function, orders, limit_s, most_jobs(), first, enough_s)
+            runs: tuple[OrderRun, ...] = engine.ask(function, orders, limit_s, most_jobs(), first, enough_s, libraries)
+            if not runs:
+                engine.close()  # the next process has not imported them
+                runs = engine.ask(function, orders, limit_s, most_jobs(), (), enough_s)
             _raise_for(runs, needed)
             return runs
 
@@ -163,7 +168,8 @@ def compare_import_orders(
         if len(orders) == 1:
             return replace(_comparison(named, modules, registering, (), None), fixed=fixed)
         started(f"importing {', '.join(modules)} in {counted(len(orders), 'order')}")
-        runs = run(*orders, enough_s=enough_s if len(orders) < factorial(len(modules)) else math.inf)
+        enough_s = enough_s if len(orders) < factorial(len(modules)) else math.inf
+        runs = run(*orders, enough_s=enough_s, libraries=libraries)
         again = run(orders[0])[0] if any(one.found != runs[0].found for one in runs) else None
         return _comparison(named, modules, registering, runs, again)
 
