@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, overload
 
-from dispatchlab.errors import DispatchLabError, ErrorKind, did_you_mean
+from dispatchlab.errors import DispatchLabError, ErrorKind, RequestError, did_you_mean
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Snapshot
@@ -53,21 +53,6 @@ class CheckSubjectError(DispatchLabError):
         "check_order expects a scenario file, a Scenario, registrations such as Def and Impl, "
         "or package='my_package', but got {found}"
     )
-
-
-class NothingRegisteredError(DispatchLabError):
-    """The import of a package registers nothing.
-
-    Args:
-        package: which.
-    """
-
-    package: str
-
-    def __str__(self) -> str:
-        from dispatchlab.questions.check.registering_modules import what_to_name
-
-        return f"{self.package} registers nothing when it is imported: {what_to_name(self.package)}"
 
 
 class CheckOptionError(DispatchLabError):
@@ -220,7 +205,7 @@ def check_order(
     Raises:
         CheckSubjectError: there is nothing to check.
         CheckOptionError: an option has no such value, or two options exclude each other.
-        NothingRegisteredError: the import of the package registers nothing.
+        RequestError: the import of the package registers nothing.
         DispatchLabError: the scenario, the package or the engine cannot be used.
     """
     if (subject is None) == (package is None):
@@ -288,7 +273,9 @@ def _recorded(package: str) -> Scenario:
     found = recorded_packages((package,))
     scenario = parse_scenario(found.text, file=package)
     if not scenario.registrations:
-        raise NothingRegisteredError(package)
+        from dispatchlab.questions.check.registering_modules import what_to_name
+
+        raise RequestError(f"{package} registers nothing when it is imported: {what_to_name(package)}")
     return scenario
 
 

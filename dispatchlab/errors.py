@@ -67,6 +67,18 @@ class DispatchLabError(Exception):
         return type(self).__new__, (type(self), *self.args), self.__dict__
 
 
+class RequestError(DispatchLabError):
+    """A request cannot be met, for a reason that no program needs to tell from others.
+
+    Args:
+        text: the problem, and what to do.
+    """
+
+    text: str
+
+    template = "{text}"
+
+
 class ErrorKind(StrEnum):
     """The reason why an engine refuses; the same words on every engine.
 

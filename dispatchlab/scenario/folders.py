@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from dispatchlab.errors import DispatchLabError, first_of
+from dispatchlab.errors import RequestError, first_of
 from dispatchlab.files import FileContent, FileKind, content_of
 
 SUFFIXES = (".yaml", ".yml")
@@ -67,15 +67,6 @@ def _yaml_files(folder: str | os.PathLike[str]) -> list[Path]:
 # -- those that a command is given
 
 
-class NoScenarioError(DispatchLabError):
-    """A folder has no scenario below it."""
-
-    folder: str
-    others: str = ""
-
-    template = "{folder}: there is no scenario below this folder: expected files that end in .yaml{others}"
-
-
 def scenario_files(paths: Iterable[str], *, report: Callable[[str], None] | None = None) -> tuple[str, ...]:
     """Return the files to read; a folder stands for all scenarios below it, in the order of their paths.
 
@@ -84,7 +75,7 @@ def scenario_files(paths: Iterable[str], *, report: Callable[[str], None] | None
         report: a function that gets a sentence for each folder with files that are not scenarios.
 
     Raises:
-        NoScenarioError: there is none below a folder.
+        RequestError: there is none below a folder.
     """
     files: list[str] = []
     for path in paths:
@@ -96,7 +87,8 @@ def scenario_files(paths: Iterable[str], *, report: Callable[[str], None] | None
         verb = "is" if len(found.others) == 1 else "are"
         others = f"{len(found.others)} of the files below {path} {verb} left out: {shown}" if found.others else ""
         if not found.scenarios:
-            raise NoScenarioError(path, f"; {others}" if others else "")
+            what = f"{path}: there is no scenario below this folder: expected files that end in .yaml"
+            raise RequestError(f"{what}; {others}" if others else what)
         if others and report is not None:
             report(f"note: {others}")
         files += map(str, found.scenarios)

@@ -94,13 +94,13 @@ class _Witness:
                 self._fails(error)
             else:
                 self.later.append(name)
-        folders = tuple(map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
+        folders = {sysconfig.get_path("stdlib"), "site-packages", "dist-packages"}
         new = [
             (name, str(getattr(module, "__file__", "")))
             for name, module in [*sys.modules.items()]
             if name not in before
         ]
-        self.installed = tuple(name for name, file in new if file.startswith(folders))
+        self.installed = tuple(name for name, file in new if any(one in file for one in folders))
 
     def imported(self) -> None:
         self._after = self._reader.read(self._packages)

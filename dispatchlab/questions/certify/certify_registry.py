@@ -15,7 +15,7 @@ from typing import Any
 
 from dispatchlab.engine.lab_engine import LabEngine, LabSpace
 from dispatchlab.engine.semantics import Semantics
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import RequestError
 from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.registration import Def, Impl, Registration
@@ -51,21 +51,6 @@ from dispatchlab.registries.model import Recorded, RecordedOperator
 from dispatchlab.registries.replay import fallback_registration, operator_registrations
 
 
-class NothingToCertifyError(DispatchLabError):
-    """There is no operator to certify."""
-
-    registry: str
-    against: str = ""
-
-    def __str__(self) -> str:
-        if self.against:
-            return (
-                f"{self.registry} has no operator to certify: each is as in {self.against}, or only PyTorch changed "
-                "it, when a part of PyTorch was first used; --operator '*' certifies all"
-            )
-        return f"{self.registry} has no operator to certify: nothing was selected, or everything in it was refused"
-
-
 def certification_of(
     recorded: Recorded,
     *,
@@ -88,13 +73,19 @@ def certification_of(
         against: the registry whose operators were left out, for the error if no operator is left.
 
     Raises:
-        NothingToCertifyError: there is no operator.
+        RequestError: there is no operator.
         DispatchLabError: a record cannot be read.
     """
     started = perf_counter()
     chosen = tuple(recorded) if operators is None else tuple(operators)
     if not chosen:
-        raise NothingToCertifyError(name, against)
+        why = f"each is as in {against}, or only PyTorch changed it, when a part of PyTorch was first used"
+        why = (
+            f"{why}; --operator '*' certifies all"
+            if against
+            else "nothing was selected, or everything in it was refused"
+        )
+        raise RequestError(f"{name} has no operator to certify: {why}")
     rules = for_registry(semantics or model_for(recorded.torch), torch=recorded.torch)
     fallbacks = tuple(fallback for fallback in recorded.fallbacks if fallback.key in rules.existing)
     replaced = tuple(fallback for fallback in fallbacks if stays(rules, fallback.key, fallback.debug))

@@ -12,7 +12,7 @@ import numpy as np
 from dispatchlab.call.python_arg_parser import NUMBERS_AS_TENSORS, PythonSignature
 from dispatchlab.call.tensor import Generator, Tensor
 from dispatchlab.call.tensor_options import DType, Layout, MemoryFormat
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import DispatchLabError, RequestError
 from dispatchlab.model.packet import Packet, PacketOverload
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.schema import FunctionSchema
@@ -77,31 +77,6 @@ class NoOverloadError(DispatchLabError):
     def __str__(self) -> str:
         what = f"no overload of {self.name} takes" if len(self.reasons) > 1 else f"{self.name} does not take"
         return "\n  ".join((f"{what} {self.call}:", *self.reasons))
-
-
-class SeveralTakeItError(DispatchLabError):
-    """Several overloads accept a call, but their order is not known."""
-
-    name: str
-    call: str
-    taking: tuple[str, ...]
-    unknown: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.name}{self.call} may go to {' or '.join(self.taking)}, and {self.unknown}: name one of them, or "
-            "ask the installed PyTorch with --from live"
-        )
-
-
-class TorchScriptCallError(DispatchLabError):
-    """A call runs an overload that only TorchScript has."""
-
-    name: str
-    call: str
-    overload: str
-
-    template = "{name}{call} goes to {overload}, which only TorchScript has: it never reaches the dispatcher"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +187,7 @@ def resolve(packet: Packet, given: Given) -> PacketCall:
 
     Raises:
         NoOverloadError: no overload does.
-        SeveralTakeItError: several do, but the order in which they are tried is not known.
-        TorchScriptCallError: only TorchScript has the overload.
+        RequestError: several do, but the order in which they are tried is not known; or only TorchScript has it.
     """
     args, kwargs = [value for _, value in given.args], {name: value for name, _, value in given.kwargs}
     refusing: list[Tried] = []
@@ -234,9 +208,12 @@ def resolve(packet: Packet, given: Given) -> PacketCall:
     if not taking:
         raise NoOverloadError(packet.name, str(given), tuple(reasons))
     if len(taking) > 1:
-        raise SeveralTakeItError(packet.name, str(given), tuple(each.name for each in taking), packet.unknown)
+        names = " or ".join(each.name for each in taking)
+        how = "name one of them, or ask the installed PyTorch with --from live"
+        raise RequestError(f"{packet.name}{given} may go to {names}, and {packet.unknown}: {how}")
     if taking[0].torchscript:
-        raise TorchScriptCallError(packet.name, str(given), taking[0].name)
+        goes = f"{packet.name}{given} goes to {taking[0].name}"
+        raise RequestError(f"{goes}, which only TorchScript has: it never reaches the dispatcher")
     return PacketCall(packet.name, str(given), (*refusing, Tried(taking[0].name, takes=True)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dispatchlab.engine.semantics import SEMANTICS
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import RequestError
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import format_sequence
@@ -21,26 +21,16 @@ PASSES = 2
 """How many passes the two go together when nothing else is asked for."""
 
 
-class NoModelError(DispatchLabError):
-    """There is no model to compare an engine with."""
-
-    engine: str
-    semantics: str
-
-    def __str__(self) -> str:
-        if self.engine == "lab":
-            return "--conform compares the live engine with its model: use it with --engine torch"
-        return f"--conform: there is no model of {self.semantics}; there are {', '.join(SEMANTICS)}"
-
-
 def check_model(engine: Engine) -> None:
     """Check that an engine has a model.
 
     Raises:
-        NoModelError: the engine is the lab engine, or the semantics are unknown.
+        RequestError: the engine is the lab engine, or the semantics are unknown.
     """
-    if engine.name == "lab" or engine.semantics not in SEMANTICS:
-        raise NoModelError(engine.name, engine.semantics)
+    if engine.name == "lab":
+        raise RequestError("--conform compares the live engine with its model: use it with --engine torch")
+    if engine.semantics not in SEMANTICS:
+        raise RequestError(f"--conform: there is no model of {engine.semantics}; there are {', '.join(SEMANTICS)}")
 
 
 def beside_its_model(

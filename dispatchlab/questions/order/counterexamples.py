@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib.resources import files
 
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import RequestError
 from dispatchlab.files import FileKind
 from dispatchlab.model.sequence import StepSequence, python_steps, renumbered
 from dispatchlab.model.snapshot import TABLES
@@ -21,20 +21,6 @@ from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_b
 from dispatchlab.scenario.write import scenario_text
 
 _PROGRAM = files(__package__).joinpath("counterexample_program.txt").read_text(encoding="utf-8")
-
-
-class OneSequenceError(DispatchLabError):
-    """A program compares two sequences, but the counterexample has only one."""
-
-    template = "a program needs two sequences to compare, but a single sequence fails here: save it as a scenario"
-
-
-class KeptNameError(DispatchLabError):
-    """The name of the file for a counterexample does not show the format to write."""
-
-    path: str
-
-    template = "--save {path}: expected FILE.py for a program or FILE.yaml for a small scenario"
 
 
 def explained(engine: Engine, scenario: Scenario, found: Exploration) -> Exploration:
@@ -69,13 +55,13 @@ def kept_kind(path: str) -> FileKind:
     """Return the kind of file for a counterexample under this name.
 
     Raises:
-        KeptNameError: the name fits no format.
+        RequestError: the name fits no format.
     """
     if path.endswith(".py"):
         return FileKind.PROGRAM
     if path.endswith(SUFFIXES):
         return FileKind.SCENARIO
-    raise KeptNameError(path)
+    raise RequestError(f"--save {path}: expected FILE.py for a program or FILE.yaml for a small scenario")
 
 
 def program_of(scenario: Scenario, report: Report) -> str | None:
@@ -88,7 +74,8 @@ def program_of(scenario: Scenario, report: Report) -> str | None:
     from dispatchlab.live.program import program_text as torch_program
 
     if counterexample.expected_sequence == counterexample.actual_sequence:
-        raise OneSequenceError
+        why = "a program needs two sequences to compare, but a single sequence fails here"
+        raise RequestError(f"{why}: save it as a scenario")
     slots = counterexample.diff.partition(f", {TABLES[1]}\n")[2]
     return torch_program(
         scenario.registrations,

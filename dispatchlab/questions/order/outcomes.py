@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import DispatchLabError, RequestError
 from dispatchlab.files import FileKind, check_output
 from dispatchlab.questions.order.blocks import explored_view, line_of
 from dispatchlab.questions.order.report import Explored
@@ -23,15 +23,6 @@ _BAD_INPUT = 2
 _MOST_OPERATORS = 5  # that are shown beside a verdict
 
 
-class OneScenarioError(DispatchLabError):
-    """An option is about one scenario, but there are several."""
-
-    option: str
-    count: int
-
-    template = "{option} works with one scenario, but {count} were given: name one file"
-
-
 def check_files(files: Sequence[str], options: RunOptions, *, snapshots: bool) -> None:
     """Refuse unwritable files before the run, and options for one scenario if there are several.
 
@@ -41,7 +32,7 @@ def check_files(files: Sequence[str], options: RunOptions, *, snapshots: bool) -
     asked = {"--save": options.save, "--snapshots": snapshots or None}
     for option, value in asked.items():
         if value is not None and len(files) > 1:
-            raise OneScenarioError(option, len(files))
+            raise RequestError(f"{option} works with one scenario, but {len(files)} were given: name one file")
     if options.save is not None:
         from dispatchlab.questions.order.counterexamples import kept_kind
 

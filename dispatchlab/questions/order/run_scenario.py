@@ -10,7 +10,7 @@ from functools import partial
 from time import perf_counter
 from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from dispatchlab.errors import DispatchLabError, first_of
+from dispatchlab.errors import DispatchLabError, RequestError, first_of
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Fallback, Registration, inner_of
 from dispatchlab.processes import default_memory_bound
@@ -44,14 +44,6 @@ class RunOptions(WalkOptions):
     def walk_options(self) -> WalkOptions:
         """The options that the explorer knows."""
         return WalkOptions(**{field.name: getattr(self, field.name) for field in fields(WalkOptions)})
-
-
-class ModulesError(DispatchLabError):
-    """An option is about single registrations, but the scenario has modules, whose registrations run together."""
-
-    option: str
-
-    template = "{option} works with single registrations, but this scenario has `modules`: leave one of the two out"
 
 
 class NothingToExploreError(DispatchLabError):
@@ -267,7 +259,8 @@ def _found(
     found: Exploration | None = None
     modules, walk = scenario.modules, options.walk_options
     if modules and options.passes is not None:
-        raise ModulesError("--passes")
+        what = "--passes works with single registrations, but this scenario has `modules`"
+        raise RequestError(f"{what}: leave one of the two out")
     about = scenario.registrations, scenario.operators, walk
     if isinstance(engine, Explores):
         engine.start()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import DispatchLabError, RequestError
 
 if TYPE_CHECKING:
     from dispatchlab.live.worker.engine import LiveEngine
@@ -25,14 +25,6 @@ class SemanticsOfTorchError(DispatchLabError):
         "installed PyTorch: "
         "leave one of the two out"
     )
-
-
-class ImportForLabError(DispatchLabError):
-    """Modules were named to import, but the engine imports none."""
-
-    module: str
-
-    template = "--package {module} needs the installed PyTorch: add --engine torch"
 
 
 _kept: dict[tuple[str, ...], LiveEngine] | None = None
@@ -71,7 +63,7 @@ def engine_for(
     Raises:
         UnknownSemanticsError: no semantics have this name.
         SemanticsOfTorchError: semantics were requested for the live engine.
-        ImportForLabError: modules were named for the lab engine.
+        RequestError: modules were named for the lab engine.
         TorchMissingError: PyTorch is not installed.
     """
     if name == "torch":
@@ -89,7 +81,7 @@ def engine_for(
             yield live
         return
     if imports:
-        raise ImportForLabError(imports[0])
+        raise RequestError(f"--package {imports[0]} needs the installed PyTorch: add --engine torch")
     from dispatchlab.engine.lab_engine import LabEngine
 
     yield LabEngine(asked or in_file)

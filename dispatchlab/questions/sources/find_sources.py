@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError, did_you_mean
+from dispatchlab.errors import DispatchLabError, RegistrationError, RequestError, UnknownOperatorError, did_you_mean
 from dispatchlab.files import FileKind, OtherFileError, content_of, module_spec
 from dispatchlab.model.names import find_names
 from dispatchlab.registries.file import bundled_name, is_registry_file, newest_bundled, open_named
@@ -307,28 +307,18 @@ def chosen(recorded: Recorded, asked: Sequence[str]) -> Iterator[RecordedOperato
                 yield operator
 
 
-class UnknownTagError(DispatchLabError):
-    """No chosen operator has a tag."""
-
-    tag: str
-    known: tuple[str, ...]
-
-    def __str__(self) -> str:
-        near = did_you_mean(self.tag, self.known) or f"; the tags are {', '.join(self.known) or 'none'}"
-        return f"no operator here has the tag {self.tag}{near}"
-
-
 def with_tags(operators: Iterable[RecordedOperator], tags: Sequence[str]) -> tuple[RecordedOperator, ...]:
     """Return the operators that have all these tags of PyTorch, such as `core`.
 
     Raises:
-        UnknownTagError: none of them has one of the tags.
+        RequestError: none of them has one of the tags.
     """
     found = tuple(operators)
     known = {tag for operator in found for tag in operator.tags}
     for tag in tags:
         if tag not in known:
-            raise UnknownTagError(tag, tuple(sorted(known)))
+            near = did_you_mean(tag, sorted(known)) or f"; the tags are {', '.join(sorted(known)) or 'none'}"
+            raise RequestError(f"no operator here has the tag {tag}{near}")
     return tuple(operator for operator in found if operator.tags.issuperset(tags))
 
 

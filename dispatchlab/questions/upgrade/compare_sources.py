@@ -106,7 +106,7 @@ def upgrade_sources(
         ImportOfRecordError: there are modules to import, and no source is `live`.
         UnknownOperatorError: an operator is in neither.
         EmptySourceError: neither has an operator or a fallback.
-        NoPythonRecordError: only Python's registrations should be compared, but a source does not have them.
+        RequestError: only Python's registrations should be compared, but a source does not have them.
         DispatchLabError: a source cannot be used.
     """
     if imports and LIVE not in (before, after):

@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import RequestError
 from dispatchlab.model.python_layer import PYTHON_REGISTRIES, PythonLayer, PythonRegistration
 from dispatchlab.registries.file import python_layer_of
 from dispatchlab.registries.model import Recorded
-
-
-class NoPythonRecordError(DispatchLabError):
-    """A source has no record of Python's registrations."""
-
-    source: str
-
-    template = "{source} has no record of what Python registers: name a bundled registry, a new recording, or live"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +52,12 @@ def python_side_of(source: str, recorded: Recorded) -> PythonLayer:
     """Return Python's registrations in a source.
 
     Raises:
-        NoPythonRecordError: the source has no record of it.
+        RequestError: the source has no record of it.
     """
     layer = python_layer_of(recorded)
     if layer is None:
-        raise NoPythonRecordError(source)
+        what = "has no record of what Python registers"
+        raise RequestError(f"{source} {what}: name a bundled registry, a new recording, or live")
     return layer
 
 
