@@ -43,6 +43,7 @@ EventKind: TypeAlias = Literal[
     "lost subclass",
     "lost attribute",
     "fake differs",
+    "ignores strides",
     "wrote nothing",
     "replaced",
     "gradient cut",

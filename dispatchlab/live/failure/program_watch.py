@@ -56,6 +56,8 @@ class ProgramWatch:
         self.states: set[tuple[str, str]] = set()
         self.unknown: set[str] = set()
         """The custom operators with `mutates_args="unknown"`."""
+        self.wrote: set[str] = set()
+        """The operators that changed an argument which their schema marks."""
         self.shown: BaseException | None = None
         """The exception that the program reported before it ended with an exit code."""
         self.destroyed: set[str] = set()

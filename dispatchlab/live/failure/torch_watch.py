@@ -412,6 +412,11 @@ def _note_writes(watch: ProgramWatch, operator: str, before: Any, after: Any) ->
     old, new = ({**dict(zip(names, args, strict=False)), **kwargs} for args, kwargs in (before, after))
     declared = {argument.name: new.get(argument.name) for argument in schema.arguments if argument.is_write}
     changed = (name for name in new if name not in declared and not _same(old[name], new[name]))
+    writes = {name: value for name, value in declared.items() if _tensors_of(value)}
+    if not all(_same(old[name], value) for name, value in writes.items()):
+        watch.wrote.add(operator)
+    elif writes:
+        watch.note("wrote nothing", operator, ", ".join(writes))
     overlaps = torch()._C._overlaps  # such a tensor is written because it shares memory with a declared argument
     written = [name for name in changed if not any(overlaps(new[name], other) for other in declared.values())]
     if written:

@@ -55,7 +55,7 @@ def why_exception(
         raised_of(error),
         frames,
         (
-            *watch.events,
+            *(event for event in watch.events if event.kind != "wrote nothing" or event.subject not in watch.wrote),
             *later,
             *events_of_frames(error, watch),
             *gradient_cut(error, call),
@@ -80,6 +80,7 @@ def _failed_trials(error: BaseException, stack: Sequence[str], watch: ProgramWat
     if isinstance(error, AssertionError):
         todo += [("rule differs", "vmap", event) for event in watch.events if event.detail == "FuncTorchBatched"]
         todo += [("formula differs", "backward", event) for event in watch.events if event.detail == "backward"]
+        todo += [("ignores strides", "call", event) for event in watch.events if event.kind in ("custom_op", "impl")]
     if _OF_SHAPES.search(str(error)) and _TRACED.search(" ".join(stack)):
         todo += [("fake differs", "fake", event) for event in watch.events if event.kind == "register_fake"]
     for kind, trial, event in todo if hasattr(os, "fork") else ():
@@ -100,7 +101,7 @@ def _run_trial(trial: str, name: str, call: Call | tuple[Any, Any], watch: Progr
     from dispatchlab.live.trials.trials import run_trial
 
     inputs = [Inputs(*(call.real(0, 0) if isinstance(call, Call) else call))]
-    return run_trial(Subject(name, watch, given=inputs, inputs=inputs, most=1), trial)
+    return run_trial(Subject(name, watch, given=inputs, inputs=[*inputs], most=1), trial)
 
 
 def watch_exceptions() -> ProgramWatch:

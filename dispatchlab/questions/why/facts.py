@@ -198,27 +198,13 @@ class Words(dict[str, Any]):
         return called[1] if called else next(iter(classes), "it")
 
     @property
-    def kept(self) -> str:
-        """The other attributes that its first line of assignments sets, as a tuple; None without any."""
-        others = [f"self.{name}, " for name in self.attributes[1:]]
-        return f"({''.join(others).rstrip(', ' if len(others) > 1 else ' ')})" if others else "None"
-
-    @property
     def attributes(self) -> list[str]:
-        """The attributes that a class, of the group `cls` or `lost`, or of the event, sets in its first assignment."""
+        """The attributes that a class, of the group `cls` or `lost`, or of the event, sets before its handler."""
         name = self.get("cls") or self.get("lost") or self["subject"]
-        source = "".join([self.failure.source, *(getlines(self.failure.at.file) if self.failure.at else ())])
-        body = source.partition(f"class {name}(")[2].partition("\nclass ")[0]
-        found = re.search(
-            r"(?:^ +|: )((?:(?:self|t|r|out)\.\w+(?:, | = ))+)\w+(?:, \w+)*(?: *#.*)?$", body, re.MULTILINE
-        )
-        return re.findall(r"\.(\w+)", found[1]) if found else []
-
-    @property
-    def extension(self) -> bool:
-        """True if Dynamo found a function of a module that does not belong to Python."""
-        found = self.failure.search(r"trace the builtin `(\w+)\.")
-        return found is not None and found[1] not in sys.stdlib_module_names
+        body = (self.failure.source + self["program"]).partition(f"class {name}(")[2].partition("\nclass ")[0]
+        assigned = r"(?:^ +|: )((?:(?:self|t|r|out)\.\w+(?:, | = ))+)\w+(?:, \w+)*(?: *#.*)?$"
+        targets = " ".join(re.findall(assigned, body.partition("def __torch_")[0], re.MULTILINE))
+        return [*dict.fromkeys(re.findall(r"\.(\w+)", targets))]
 
     @property
     def operand_op(self) -> str:
@@ -344,9 +330,12 @@ OF_WORDS: Final[Mapping[str, Callable[[Words], object]]] = {
         words.renamed or "privateuseone" if words["key"] == "PrivateUse1" else words["key"].lower()
     ),
     "dotted": lambda words: words["op"].replace("::", "."),
+    "extension": lambda words: words.groups[1] not in sys.stdlib_module_names,
     "fake_at": lambda words: f" at {short_site(words.operator.fake)}" if words.operator.fake else "",
     "formula_at": lambda words: words.latest("function", "backward"),
+    "held": lambda words: ", ".join(f'"{name}"' for name in words.attributes),
     "holding": lambda words: next(iter(words.attributes), ""),
+    "kept": lambda words: ", ".join(f"self.{name}" for name in words.attributes[1:]),
     "names_there": lambda words: listed(
         dict.fromkeys(name.partition(".")[0] for name in words.failure.registry.names(words["ns"]))
     ),

@@ -40,8 +40,7 @@ def kernel_of_a_similar_name(words: Words) -> Mapping[str, object] | None:
     """Find a kernel for the key, at an operator of a similar name or namespace that has no def."""
     registry, key = words.failure.registry, words.key
     alike = re.compile(rf"{words.operator.namespace}::|.*::{re.escape(words.base)}$")
-    found = filter(alike.match, registry.names(""))
-    names = (name for name in found if not registry.overloads(name.partition(".")[0]))
+    names = (n for n in filter(alike.match, registry.names("")) if not registry.overloads(n.partition(".")[0]))
     sites = {name: facts.kernels.get(key, "") for name in names if (facts := registry.operator(name))}
     similar = nearest(words.op, [name for name, site in sites.items() if site])
     return saw(similar=similar, site=short_site(sites[similar])) if similar else None
