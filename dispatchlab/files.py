@@ -139,8 +139,8 @@ class NoModuleError(DispatchLabError):
         folder, name = os.path.split(os.path.splitext(self.path.rstrip(os.sep))[0])
         modules = modules_in(folder)
         near = " or ".join(os.path.join(folder, module) for module in nearest(name, modules, count=3))
-        has = f"{folder or os.curdir} has {', '.join(modules[:3]) or 'no module of Python'}"
-        return f"{self.path}: there is no such file or folder; {f'did you mean {near}?' if near else has}"
+        has = f"; {folder or os.curdir} has {', '.join(modules[:3])}" if modules else ""
+        return f"{self.path}: there is no such file or folder{f'; did you mean {near}?' if near else has}"
 
 
 def json_value(data: bytes, path: str) -> object:

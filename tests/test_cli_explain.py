@@ -234,6 +234,8 @@ def test_a_recorded_registry_is_explained(tmp_path: Path) -> None:
         (["aten::reluu"], "there is no operator aten::reluu in torch-2.13-cpu; did you mean aten::relu"),
         (["cpu", "aten::relu"], "OP comes first, and then its arguments: dispatchlab explain aten::relu cpu"),
         (["cpu", "cuda", "aten::mm"], "OP comes first, and then its arguments: dispatchlab explain aten::mm cpu cuda"),
+        (["my::op", "--mode", "vmap", "--from", "my_package"], "my_package is no package that can be imported into"),
+        (["aten::relu", "--mode", "vmap", "--from", "torch-2.6"], "torch-2.6 is no package that can be imported into"),
         (["aten::relu", "cude"], "'cude' does not describe a tensor; did you mean cuda?"),
         (["aten::relu", "--exclude", "AutogradCPV"], "'AutogradCPV' is not a dispatch key; did you mean AutogradCPU?"),
         (

@@ -153,6 +153,8 @@ def test_a_path_that_leads_nowhere_is_refused_with_the_nearest_modules(line: str
     assert result.stderr == f"{tmp_path}/ropefats: there is no such file or folder; {near}\n"
     assert result.exit_code == 2
     result = run(*line.split(), f"{tmp_path}/zzz")
+    nothing = run("permute", f"{tmp_path}/empty/zzz")
+    assert nothing.stderr == f"{tmp_path}/empty/zzz: there is no such file or folder\n"
     assert result.stderr == f"{tmp_path}/zzz: there is no such file or folder; {tmp_path} has ropecats, ropefast\n"
 
 

@@ -68,6 +68,11 @@ def test_a_folder_is_refused_with_a_file_in_it_or_the_command_that_records_it(tm
         (".", "expected a file but found a folder", "name a file in it"),
         ("a\0b", "the file cannot be read: embedded null byte", ""),
         ("file/under/a_file", "the file cannot be read: Not a directory", ""),
+        (
+            "shop_ops",
+            "there is no such file",
+            "no package of this name is installed; install one in its checkout with `pip install -e .`",
+        ),
         ("no/such/folder", "there is no such file", "the folder {} cannot be listed"),
     ],
 )

@@ -9,6 +9,7 @@ import click
 
 from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import (
+    LIVE,
     OPERATOR,
     ROW,
     after_option,
@@ -90,6 +91,11 @@ def explain(
         _check_for_mode(arguments, options)
     source, imports = named_subject(source, [operator])
     if mode is not None:
+        if source not in (None, LIVE):
+            raise click.UsageError(
+                f"--mode makes the call on the installed PyTorch, and {source} is no package that can be imported "
+                "into it: leave out --from, or install the package"
+            )
         from dispatchlab.questions.why.under_mode import call_under_mode, mode_view
 
         call = call_under_mode(operator, mode, arguments, imports)

@@ -366,6 +366,8 @@ def _missing(path: Path, kind: FileKind) -> Problem:
         return Problem(str(path), "there is no such file", f"the folder {folder} cannot be listed")
     near = nearest(path.name, names)
     record = f"to record a package in it: dispatchlab record PACKAGE -o {path}" if kind is FileKind.SCENARIO else ""
+    if record and not path.suffix:
+        record = "no package of this name is installed; install one in its checkout with `pip install -e .`"
     hint = f"did you mean {folder / near[0]}?" if near else record
     return Problem(str(path), "there is no such file", hint)
 
