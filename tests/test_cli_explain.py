@@ -44,6 +44,15 @@ def test_the_examples_of_the_walkthrough_on_the_registry_of_pytorch(name: str, a
     assert path.read_text(encoding="utf-8") == stdout
 
 
+@pytest.mark.parametrize("version", ["2.4", "2.5", "2.7"])
+def test_a_registry_is_explained_with_the_rules_of_a_version_that_lacks_some_of_its_keys(version: str) -> None:
+    asked = ("aten::add.Tensor", "cpu", "cpu", "--from", "torch-2.13-cpu", "--format", "json")
+    code, stdout, stderr = explain(*asked, "--semantics", f"torch-{version}")
+    found = json.loads(stdout)
+    assert (code, found["no_answer"], found["semantics"]) == (0, None, f"torch-{version}"), stderr
+    assert [hop["key"] for hop in found["hops"]] == ["AutogradCPU", "CPU"]
+
+
 def test_a_question_about_cuda_is_answered_by_the_registry_that_has_its_kernels() -> None:
     code, stdout, _ = explain("aten::mm", "cuda:0", "cuda:0", "--format", "json")
     found = json.loads(stdout)

@@ -250,13 +250,14 @@ def ground_of(
         semantics: the name of the semantics; None for the model of the registry's PyTorch.
 
     Returns:
-        The semantics with the fallbacks of the registry, and the registrations of its operators.
+        The semantics with the registry's fallbacks at keys that they have, and the registrations of its operators.
     """
     from dispatchlab.questions.sources.find_sources import foundations_in
     from dispatchlab.questions.sources.replay_on_lab import for_registry
     from dispatchlab.registries.replay import fallback_registration, operator_registrations
 
-    fallbacks = tuple(map(fallback_registration, beneath.fallbacks))
+    over = for_registry(semantics or model_for(beneath.torch), torch=beneath.torch)
+    fallbacks = tuple(fallback_registration(one) for one in beneath.fallbacks if one.key in over.existing)
     repeated = {scenario.registrations[at] for at in foundations_in(scenario, beneath)}
     defined = {one.operator for one in repeated if isinstance(one, Def)}
     ground: list[Registration] = []
@@ -264,9 +265,7 @@ def ground_of(
         known = beneath.operator(name)
         if known is not None:
             ground += (one for one in operator_registrations(known) if not isinstance(one, Def) or name not in defined)
-    return replace(
-        for_registry(semantics or model_for(beneath.torch), torch=beneath.torch), fallbacks=fallbacks
-    ), tuple(ground)
+    return replace(over, fallbacks=fallbacks), tuple(ground)
 
 
 _MAKE_RULED_KERNELS = frozenset((TorchLibraryFunction.CUSTOM_OP, TorchLibraryFunction.REGISTER_AUTOGRAD))

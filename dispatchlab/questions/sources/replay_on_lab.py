@@ -68,7 +68,7 @@ def bench(
     operators: Iterable[str] | None = None,
     shipped: bool = False,
 ) -> Bench:
-    """Replay a registry.
+    """Replay a registry, without its fallbacks at keys that the dispatcher does not have.
 
     Args:
         recorded: the registry.
@@ -81,7 +81,7 @@ def bench(
         DispatchLabError: a record cannot be read.
     """
     found = for_registry(semantics, torch=recorded.torch)
-    fallbacks = tuple(map(fallback_registration, recorded.fallbacks))
+    fallbacks = tuple(fallback_registration(one) for one in recorded.fallbacks if one.key in found.existing)
     if shipped:
         found, fallbacks = replace(found, fallbacks=fallbacks), ()
     dispatcher = Dispatcher.for_scenario(found)
