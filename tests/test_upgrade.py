@@ -301,6 +301,17 @@ registrations:
 """
 
 
+def test_a_package_is_told_of_a_tag_that_the_other_version_does_not_have(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    tags = "inplace, pt2_compliant_tag, cudagraph_unsafe"
+    path.write_text(f"claim: c\nregistrations:\n- def: mine::f_(Tensor(a!) x) -> Tensor(a!)\n  tags: [{tags}]\n")
+    found = upgrade_sources("torch-2.13", "torch-2.9", package=str(path))
+    assert found.package is not None
+    ((before, after),) = [(one.before, one.after) for one in found.package.refused]
+    assert before is None
+    assert after == "no operator of torch-2.9 has torch.Tag.inplace, which the other version has"
+
+
 def test_a_package_is_told_what_is_refused_what_dangles_and_what_runs_elsewhere(
     tmp_path: Path, both: tuple[str, str]
 ) -> None:

@@ -12,7 +12,7 @@ from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.profile import version_of
-from dispatchlab.model.registration import Registration, describe
+from dispatchlab.model.registration import Block, Def, Registration, describe
 from dispatchlab.questions.sources.find_sources import foundations_in, registry_of_scenario
 from dispatchlab.questions.sources.replay_on_lab import bench, registry_on
 from dispatchlab.questions.upgrade.operator_changes import Find, SchemaChange, schema_change
@@ -173,6 +173,15 @@ def package_upgrade(
     names = sorted(map(str, operators_in(scenario)))
     common = frozenset(models[0].semantics.precedence.plain.slots) & {*models[1].semantics.precedence.plain.slots}
     dangling = tuple(name for name in names if second.dangles(name) and not first.dangles(name))
+    used = frozenset().union(*map(_tags, registrations))
+    gone = [frozenset(tag for tag in used if not _has_tag(side, tag)) for side in (before, after)]
+    reasons_of = [
+        [
+            each or _without_tags(_tags(one) & (side - (gone[0] & gone[1])), model.name)
+            for one, each in zip(registrations, refusals, strict=True)
+        ]
+        for side, model, refusals in zip(gone, models, (first.refusals, second.refusals), strict=True)
+    ]
     changes = [
         change for name in names if name not in dangling for change in _other_kernels(name, first, second, common)
     ]
@@ -182,7 +191,7 @@ def package_upgrade(
         len(names),
         tuple(
             Refused(describe(registration), *reasons)
-            for registration, *reasons in zip(registrations, first.refusals, second.refusals, strict=True)
+            for registration, *reasons in zip(registrations, *reasons_of, strict=True)
             if any(reason is not None for reason in reasons)
         ),
         dangling,
@@ -190,6 +199,24 @@ def package_upgrade(
         tuple(change for change in changes if change.before.is_packages or change.after.is_packages),
         behaviour_between(before.torch, after.torch),
     )
+
+
+def _tags(registration: Registration) -> frozenset[str]:
+    """Return the tags of the defs of a registration."""
+    if isinstance(registration, Block):
+        return frozenset().union(*map(_tags, registration.registrations))
+    return registration.tags if isinstance(registration, Def) else frozenset()
+
+
+def _has_tag(recorded: Recorded, tag: str) -> bool:
+    operators = map(recorded.operator, recorded.names)
+    return any(tag in operator.tags for operator in operators if operator is not None)
+
+
+def _without_tags(tags: frozenset[str], version: str) -> str | None:
+    """Return why a version does not accept a def with tags that only the other version has; None without tags."""
+    names = " and ".join(f"torch.Tag.{tag}" for tag in sorted(tags))
+    return f"no operator of {version} has {names}, which the other version has" if tags else None
 
 
 class _Replayed:
