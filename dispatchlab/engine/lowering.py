@@ -103,10 +103,9 @@ def release(semantics: Semantics, state: Transaction, lowered: LoweredRegistrati
 def lower(registration: Registration, semantics: Semantics) -> LoweredRegistration:
     """Return the primitives of a registration, with a refusal in place of one that breaks a rule of blocks."""
     match registration:
-        case Block():
-            made = registration.made_by if semantics.torch_library else None
-            goes = made is None or str(made.function) != "custom_op"  # whose library is kept by name
-            return LoweredRegistration(chain.from_iterable(_block_calls(registration, semantics)), is_block=goes)
+        case Block(made_by=made):
+            kept = semantics.torch_library and made is not None and str(made.function) == "custom_op"  # by name
+            return LoweredRegistration(chain.from_iterable(_block_calls(registration, semantics)), is_block=not kept)
         case Claim():
             return LoweredRegistration([RegisterClaim(NamespaceVariable(registration.namespace), registration.debug)])
         case NameOnly():

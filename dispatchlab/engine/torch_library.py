@@ -483,8 +483,7 @@ def _custom_op_primitives(
     if _has_keyword_tensors(schema) and "out" not in definition.definition.tags:
         yield Refused(_keyword_tensors(schema, call.function))
     yield from first
-    meta = [TorchLibraryPrimitive(call, name, debug, more)] if more else []
-    at_meta = iter(meta)  # once, by the first call that makes it
+    at_meta = iter([TorchLibraryPrimitive(call, name, debug, more)] * bool(more))  # once, by the first call
     for one, kernels in zip(calls, late, strict=True):
         yield _KeepCustomOp(made) if one is call else _Part(made, one)
         if "meta" in one.on:

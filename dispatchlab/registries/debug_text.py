@@ -32,10 +32,11 @@ def stale_order_text(keys: str, kernels: Sequence[tuple[object, str]], *, operat
         operator: the operator, if no name is before the text.
     """
     them = " and ".join(f"{key} from {owner(debug)}" for key, debug in kernels)
-    calls = f"what calls {f'of {operator} ' * bool(operator)}use at {keys}"
+    of = f" of {operator}" * bool(operator)
     if len(kernels) == 1:
-        return f"{calls} does not follow {them}: PyTorch does not refresh these slots when it comes or goes"
-    return f"{calls} depends on which of {them} came first"
+        text = f"PyTorch does not refresh {keys}{of} when the kernel {them} is registered or released"
+        return f"{text}. A call can then run an old kernel"
+    return f"the order of the kernels {them} decides which kernel a call{of} runs at {keys}"
 
 
 def keys_text(key: str, count: int) -> str:

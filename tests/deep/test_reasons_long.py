@@ -19,4 +19,6 @@ def test_every_defect_of_order_in_a_recorded_registry_has_a_reason(name: str) ->
         assert all(owner(debug) in one.message for debug in one.owners), one
         if one.code == "DL009":
             several = len(one.owners) > 1
-            assert ("depends on which of " if several else "PyTorch does not refresh these slots") in one.message, one
+            assert (
+                "decides which kernel a call runs at" if several else "A call can then run an old kernel"
+            ) in one.message, one

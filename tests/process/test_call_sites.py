@@ -62,7 +62,8 @@ def test_packages_that_override_each_other_differ_though_both_register_in_a_line
     done = dispatchlab(tmp_path, "check", "--orders", "first", "second")
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith(
-        "first, second: differs: first.py:3 and second.py:3 both set the PrivateUse1 kernel of aten::hypot"
+        "first, second: differs: the registrations at first.py:3 and second.py:3 both set the PrivateUse1 kernel of "
+        "aten::hypot"
     )
     assert "    +PrivateUse1: registered at first.py:3 " in done.stdout
 

@@ -137,7 +137,8 @@ def test_every_planted_mistake_is_found_with_its_line_and_its_fix(found: dict[st
     assert (order["operator"], order["level"]) == ("planted::scale", "error")
     assert order["owners"] == ["registered at planted/fast.py:5", "registered at planted/ops.py:8"]
     assert order["message"] == (
-        "planted/fast.py:5 and planted/ops.py:8 both set the CPU kernel of planted::scale; the later import wins"
+        "the registrations at planted/fast.py:5 and planted/ops.py:8 both set the CPU kernel of planted::scale. "
+        "The registration of the later import is in force"
     )
     (dangling,) = [one for one in answer(found, "lint")["findings"] if one["operator"] == "planted::shfit"]
     assert (dangling["level"], dangling["owners"]) == ("warning", ["registered at planted/fast.py:6"])
@@ -245,7 +246,7 @@ def test_its_order_is_the_verdict_of_permute_on_the_record(loose: Path, found: d
     report = json.loads(dispatchlab(loose, "permute", file, "--format", "json").stdout)
     assert report["verdict"] == "order-dependent"
     assert answer(found, "order")["text"].startswith(
-        "differs: planted/fast.py:5 and planted/ops.py:8 both set the CPU "
+        "differs: the registrations at planted/fast.py:5 and planted/ops.py:8 both set the CPU "
     )
     with settings(loose, *LOOSE, record=file):
         code, drifted = checked(loose, *LOOSE)
@@ -295,8 +296,8 @@ def test_what_an_init_imports_has_one_order_and_no_finding_about_another(planted
         True,
     )
     assert answer(found, "order")["notes"][0] == (
-        "planted/fast.py:5 and planted/ops.py:8 both set the CPU kernel of planted::scale; the imports of planted fix "
-        "their order, and an import sorter would change which wins"
+        "the registrations at planted/fast.py:5 and planted/ops.py:8 both set the CPU kernel of planted::scale. "
+        "The imports of planted fix the order. A sorter of imports can change the kernel in force"
     )
 
 

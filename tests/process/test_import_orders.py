@@ -225,8 +225,8 @@ def test_one_module_is_not_asked_and_modules_of_a_package_have_orders_of_their_o
         done = dispatchlab(tmp_path, "check", "--orders", name)
         assert (done.returncode, done.stdout.splitlines()[0]) == (0, f"{name}: {text}"), done.stderr
     assert done.stdout.splitlines()[1] == (
-        "  note: whole/a.py:4 and whole/b.py:4 both set the CPU kernel of home::door; the imports of whole fix their "
-        "order, and an import sorter would change which wins"
+        "  note: the registrations at whole/a.py:4 and whole/b.py:4 both set the CPU kernel of home::door. "
+        "The imports of whole fix the order. A sorter of imports can change the kernel in force"
     )
     code, found = compared(tmp_path, "parts.both")
     assert (code, found["modules"], found["of"]) == (1, ["parts.both", "parts.a", "parts.b"], 6)

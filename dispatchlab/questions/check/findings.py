@@ -25,7 +25,7 @@ _ORDER = Kind(
     "Two orders of the same registrations lead to different dispatchers.",
     "Which module is imported first is up to others: a user, a test runner, an import that is added elsewhere. A model "
     "then computes something else, without an error.",
-    "Register each kernel once, or import one of the two modules from the other, so that one order is left.",
+    "Register each kernel once. Or write an import of one module into the other module: then one order is possible.",
     "What a package registers in an order of imports that was not run, and what is not compared.",
 )
 _UPGRADE = Kind(

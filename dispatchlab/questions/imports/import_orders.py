@@ -195,8 +195,8 @@ def one_order_text(package: str) -> str:
 
 def fixed_text(sites: Collection[str], key: str, operator: str, package: str) -> str:
     """Return a sentence: a package's own imports decide which kernel wins."""
-    them = f"{' and '.join(sorted(sites))} both set the {key} kernel of {operator}"
-    return f"{them}; the imports of {package} fix their order, and an import sorter would change which wins"
+    them = f"the registrations at {' and '.join(sorted(sites))} both set the {key} kernel of {operator}"
+    return f"{them}. The imports of {package} fix the order. A sorter of imports can change the kernel in force"
 
 
 def modules_with_orders(
@@ -305,7 +305,7 @@ def _difference(what: str, one: OrderRun, other: OrderRun) -> Difference:
     return Difference(what, cause, fix, one.order, other.order, diff, tuple(dict.fromkeys(sites)))
 
 
-_ONE_ORDER = "keep one of the two, or import one of these modules from the other, so that one order is left"
+_ONE_ORDER = "keep one of the two registrations. Or write an import of one module into the other module"
 _READ_LATE = "look it up when you need it, not while the module is imported, or first import what it depends on"
 _NEEDS = "import in a module what it needs, so that it can be imported first"
 _NO_META = "drop the fake or Meta kernel, or register the composite kernel as CompositeExplicitAutograd"
@@ -317,7 +317,7 @@ def _stale(operator: str, kernels: Sequence[tuple[str, str]], sides: Sequence[Se
     heads = (line.partition(": ")[0] for side in sides for line in side)
     keys = list(dict.fromkeys(head for head in heads if "::" not in head))  # the others are about the operator
     key = main_key(keys) if keys else "every key"
-    cause = f"{stale_order_text(keys_text(key, len(keys)), kernels, operator=operator)}; no dump shows it"
+    cause = f"{stale_order_text(keys_text(key, len(keys)), kernels, operator=operator)}. No dump shows the difference"
     # One kernel more does not help where several keys differ.
     one_key = f'drop one of the two, or lib.impl("{operator.partition("::")[2]}", fn, "{key}")'
     return cause, one_key if len(keys) == 1 else _ONE_ORDER
@@ -336,7 +336,8 @@ def _registered(what: str, names: Sequence[str], sides: Sequence[Sequence[str]])
     one, other = (next((f"{path}:{number}" for path, number in _sites(side[""])), "") for side in rows)
     if one and other and one != other:
         wins = "earlier" if thing.startswith("the definition") else "later"
-        return f"{' and '.join(sorted((one, other)))} both set {thing}; the {wins} import wins", _ONE_ORDER
+        both = f"the registrations at {' and '.join(sorted((one, other)))} both set {thing}"
+        return f"{both}. The registration of the {wins} import is in force", _ONE_ORDER
     if one or other:
         there, gone = names if one else reversed(names)
         return f"{thing} by {one or other} is there {there}, and not {gone}", _ALWAYS

@@ -124,7 +124,7 @@ def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages, 
     fixed = packages.are_one(operator, [(kernel.key, kernel.debug) for kernel in kernels])
     keys = first_of(reason.keys, _KEYS_SHOWN)
     depends = stale_order_text(keys, [(kernel.key, kernel.debug) for kernel in kernels])
-    depends = f"{depends}{when}; no dump shows it"
+    depends = f"{depends}{when}. No dump shows the difference"
     drop = "drop one of the two" if len(kernels) > 1 else "drop it"
     return Found(
         str(operator.name),
