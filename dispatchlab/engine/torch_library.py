@@ -614,8 +614,8 @@ def _check_meta(state: Transaction, kernel: RegisterImpl) -> None:
     if entry.kernels_at(_COMPOSITE):
         raise refusals.refuse(
             ErrorKind.META_BESIDE_COMPOSITE,
-            f"{kernel.name} has a CompositeImplicitAutograd kernel. PyTorch refuses a Meta kernel that comes after a "
-            "CompositeImplicitAutograd kernel. PyTorch accepts the reverse order",
+            f"this call registers a Meta kernel, but {kernel.name} has a CompositeImplicitAutograd kernel. PyTorch "
+            "accepts these two kernels only if the Meta kernel comes first",
             operator=kernel.variable,
         )
 

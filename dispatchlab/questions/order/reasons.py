@@ -551,7 +551,7 @@ def _words(name: str, /, **names: str) -> str:
 
 def _sentences(first: str, *more: str) -> str:
     """Join sentences; the first sentence and names get no capital letter."""
-    return ". ".join((first, *(re.sub(r"^(the|all) ", lambda word: word[0].title(), text) for text in more)))
+    return ". ".join((first, *(re.sub(r"^(the|all|this) ", lambda word: word[0].title(), text) for text in more)))
 
 
 def _listed(names: Sequence[str]) -> str:
