@@ -80,7 +80,7 @@ def explain(
       dispatchlab explain aten::add cpu 1 alpha=2
       dispatchlab explain aten::randn device=cuda
       dispatchlab explain aten::cat "list:cpu, meta" --exclude Autograd
-      dispatchlab explain test::foo cpu --from scenario.yaml --after '+0 +2 -0'
+      dispatchlab explain test::foo cpu --from scenario.yaml --after '+0 +2'
       dispatchlab explain my::op cpu --from my_package
       dispatchlab explain my::op --mode compile --from my_package
     """
