@@ -70,6 +70,13 @@ def nth_argument(call: str, index: int) -> str:
     return ""
 
 
+def inputs_of(schema: str) -> dict[str, str]:
+    """Return the expression that is each argument in `setup_context`."""
+    positional, _, keywords = schema.partition(") ->")[0].partition("*, ")
+    values = {name: f"inputs[{at}]" for at, (_, name) in enumerate(arguments_of(f"{positional}) ->"))}
+    return values | {name: f'keyword_only_inputs["{name}"]' for _, name in arguments_of(f"({keywords}) ->")}
+
+
 def gradients_of(schema: str) -> str:
     """Return the results of a backward: a gradient for each tensor, and None for other arguments."""
     positional = schema.partition(") ->")[0].partition("*, ")[0].rstrip(", ")

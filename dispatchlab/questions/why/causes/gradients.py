@@ -11,11 +11,10 @@ from typing import Final
 from dispatchlab.model.failure import Event, Failure, OperatorFacts
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
-from dispatchlab.questions.why.wording import function_of
+from dispatchlab.questions.why.wording import function_of, inputs_of
 
 
 @looks_for("WHY506")
-@looks_for("WHY507")
 @looks_for("WHY510")
 def failing_backward(words: Words) -> Mapping[str, object]:
     """Find the operator with the failing backward; another function has none."""
@@ -26,6 +25,23 @@ def failing_backward(words: Words) -> Mapping[str, object]:
     by_torch = bool(event.subject) or name.startswith("GeneratedBackwardFor_")
     counts = _counts(failure, own=by_torch and "formula for" not in failure.text)
     return saw(op=event.subject, whose=whose, backward_at=at, **counts)
+
+
+@looks_for("WHY507")
+def unsaved_value(words: Words) -> Mapping[str, object]:
+    """Find the statement that saves what a backward reads: arguments by their names, else values to fill in."""
+    op = _backward(words)[0].subject
+    known = Words(words.failure, words)
+    known["op"] = op
+    values = inputs_of(known.operator.schema)
+    attribute = words.failure.search(r"no attribute '(\w+)'")
+    unpacked = re.match(r"\(?(\w+(?:, \w+)*),?\)? = ctx\.saved_tensors(?:\[0\])?$", words["line"])
+    names = unpacked[1].split(", ") if unpacked is not None else [""]
+    saves = f"ctx.save_for_backward({', '.join(values.get(name, '...') for name in names)})"
+    if attribute is not None:
+        saves = f"ctx.{attribute[1]} = {values.get(attribute[1], '...')}"
+    keyword = "keyword_only_inputs, " if "keyword_only_inputs" in "".join(values.values()) else ""
+    return saw(op=op, saves=saves, keyword=keyword, setup_at=known.latest("function", "setup_context"))
 
 
 def _backward(words: Words) -> tuple[Event, str]:
