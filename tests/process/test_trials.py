@@ -48,8 +48,9 @@ def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
 
 
 def findings(answer: list[Run]) -> list[Finding]:
-    """Return the findings that fail a check."""
-    found = trials_answer(answer, ("module0",), whole=False).findings
+    """Return the findings that fail a check, where lint reports each missing fake."""
+    reported = {("DL006", run.operator) for run, _ in answer}
+    found = trials_answer(answer, ("module0",), whole=False, reported=reported).findings
     return [finding for finding in found if finding.level is not Level.INFORMATION]
 
 
@@ -355,7 +356,10 @@ library.define("plain(Tensor x) -> Tensor")
 library.impl("plain", lambda x: x + 1, "CPU")
 """
     found = trials_answer(tried(source), ("module0",), whole=False).findings
-    assert {one.code: one.owners for one in found}["WHY401"] == ("registered at module0.py:3",)
+    assert {one.code: (one.owners, one.level) for one in found}["WHY401"] == (
+        ("registered at module0.py:3",),
+        Level.WARNING,
+    )
 
 
 GRADIENTS = """
@@ -386,6 +390,36 @@ def test_gradients_are_compared_with_finite_differences_and_composite_overrides_
     assert "the Autograd kernel of own::loss at module0.py:16 calls own::loss itself" in loss.message
     (linear,) = [each for each in findings(answer) if each.operator == "aten::linear"]
     assert "calls aten::linear_backward, which has no kernel for CPU" in linear.message
+
+
+def test_a_kernel_that_hides_the_formula_is_an_error_and_its_removal_the_fix(tried: Try) -> None:
+    source = """import torch
+lib = torch.library.Library("own", "DEF")
+lib.define("sq(Tensor x) -> Tensor")
+lib.impl("sq", lambda x: x * x, "CPU")
+def hiding(x):
+    with torch._C._AutoDispatchBelowAutograd():
+        return torch.ops.own.sq(x)
+lib.impl("sq", hiding, "AutogradCPU")
+torch.library.register_fake("own::sq", torch.empty_like, lib=lib)
+torch.library.register_autograd(
+    "own::sq",
+    lambda ctx, g: 2 * ctx.saved_tensors[0] * g,
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+    lib=lib,
+)
+"""
+    (found,) = findings(tried(source))
+    assert (found.code, found.level) == ("WHY508", Level.ERROR)
+    assert found.message == (
+        "calls run the AutogradCPU kernel of own::sq at module0.py:8 in place of the formula of register_autograd, and "
+        "that kernel records no gradient: gradients end there (no grad_fn); found by the trial backward with "
+        "(float32[3, 4])"
+    )
+    assert found.fix == (
+        'remove lib.impl("sq", ..., "AutogradCPU") at module0.py:8: calls then run the formula of register_autograd'
+    )
+    assert findings(tried(source.replace('lib.impl("sq", hiding, "AutogradCPU")\n', ""))) == []
 
 
 RECORDED = """
@@ -544,7 +578,7 @@ def plain(x: torch.Tensor) -> torch.Tensor:
 """
     answer = trials_answer(tried(source), ("module0",), whole=False, reported={("DL006", "own::plain")})
     assert answer.findings == ()
-    assert re.fullmatch(r"1 operator: \d trials passed, 1 for information \(DL006 below\)", answer.text), answer.text
+    assert re.fullmatch(r"1 operator: \d trials passed, 1 failed \(DL006 below\)", answer.text), answer.text
 
 
 def test_a_misspelled_kernel_is_named_by_lint_alone() -> None:

@@ -137,11 +137,13 @@ def with_optional_tensors(op: Any, inputs: Inputs) -> Iterator[Inputs]:
     absent = [one.name for one in arguments if str(one.real_type) == "Optional[Tensor]" and given[one.name] is None]
     for first in tensors_of(inputs.values)[:1] if absent else ():
         for tensor in (first, first[(0,) * (first.dim() - 1)])[: max(1, first.dim())]:
-            filled = {**given, **{name: copy_of(tensor) for name in absent}}
-            yield Inputs(
-                tuple(filled[one.name] for one in arguments if not one.kwarg_only),
-                {one.name: filled[one.name] for one in arguments if one.kwarg_only},
-            )
+            yield _of(op, {**given, **{name: copy_of(tensor) for name in absent}})
+
+
+def _of(op: Any, values: dict[str, Any]) -> Inputs:
+    """Return the arguments of an operator by their names as a call passes them."""
+    named = {one.name: values.pop(one.name) for one in op._schema.arguments if one.kwarg_only}
+    return Inputs(tuple(values.values()), named)
 
 
 def _text(value: object) -> str:
@@ -214,21 +216,22 @@ def generated(op: Any, device: str, seed: int = 0, *, varied: bool = True) -> It
     for at in range(_TRIES if varied else len(_UNIFORM)):
         shape, dtype = _UNIFORM[at % len(_UNIFORM)]
         maker = _Maker(draw, shape, dtype, device, varied=at >= len(_UNIFORM))
-        positional: list[Any] = []
-        named: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for argument in op._schema.arguments:
             if argument.has_default_value() and (at < len(_UNIFORM) or draw.random() < 0.6):
-                value = argument.default_value
+                values[argument.name] = argument.default_value
             else:
-                value = maker.value(str(argument.real_type), argument.name.lower(), argument.N)
-            if argument.kwarg_only:
-                named[argument.name] = value
-            else:
-                positional.append(value)
-        yield Inputs(tuple(positional), named)
+                values[argument.name] = maker.value(str(argument.real_type), argument.name.lower(), argument.N)
+        yield _of(op, values)
 
 
 _INTEGERS: Final = ("ind", "idx", "ids", "offset", "label", "target", "token", "position", "length")
+_CONSTANTS: Final[dict[str, Any]] = {
+    "complex": complex(0.5, 0.5),
+    "ScalarType": torch.float32,
+    "Layout": torch.strided,
+    "MemoryFormat": torch.contiguous_format,
+}
 _SHORT: Final = ("bias", "weight", "scale", "gamma", "beta", "mean", "var")
 
 
@@ -268,16 +271,10 @@ class _Maker:
                 return self.varied and self.draw.random() < 0.5
             case "str":
                 return self.draw.choice(("none", "mean", "sum", "default", ""))
-            case "complex":
-                return complex(0.5, 0.5)
-            case "ScalarType":
-                return torch.float32
             case "Device":
                 return torch.device(self.device)
-            case "Layout":
-                return torch.strided
-            case "MemoryFormat":
-                return torch.contiguous_format
+            case kind if kind in _CONSTANTS:
+                return _CONSTANTS[kind]
         raise NothingTriedError(f"no value of the type {kind} is generated, which {name} has")
 
     def _tensor(self, name: str) -> Any:

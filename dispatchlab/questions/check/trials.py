@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dispatchlab.live.recording.package_facts import PackageFacts
 
 _WORKER: Final = "dispatchlab.questions.check.trial_process"
-_LACKING: Final = ("WHY401", "WHY501", "WHY508", "WHY531", "WHY622")
+_LACKING: Final = ("WHY501", "WHY508", "WHY531", "WHY622")
 """Causes that say what an operator does not have, which only its author knows to be wrong."""
 
 _ERRORS: Final = ("signature", "call", "schema", "fake", "backward", "import", "registrations")
@@ -129,8 +129,8 @@ def trials_answer(
     text += f"{counted(len(operators), 'operator')}: {counted(counts['passed'], 'trial')} passed"
     on = Counter(run.device for run in runs if run.status == "passed" and run.device not in ("", "cpu"))
     text += "".join(f" ({count:,} on {device})" for device, count in on.items())
-    failed = [answer for run, answer in found if run.status == "failed" and run.trial != "import"]
-    lacking = [answer for answer in failed if answer is not None and answer.code in _LACKING]
+    failed = [(run, answer) for run, answer in found if run.status == "failed" and run.trial != "import"]
+    lacking = [run for run, answer in failed if answer is not None and _lacks(run, answer)]
     command = f"dispatchlab check {' '.join(packages)}"
     uncalled = [run for run in runs if run.status == "no input" and run.trial == "call"]
     without = _operators_by(
@@ -155,13 +155,13 @@ def trials_answer(
     }
     kept = [one for one in reversed(findings.values()) if (_REPEATS.get(one.code, ""), one.operator) not in reported]
     worse = sum(one.level is not Level.INFORMATION for one in kept)
+    repeats = sorted({_REPEATS[one.code] for one in findings.values() if one not in kept})
     if count := len(failed) - len(lacking):
-        text += f", {count:,} failed" + f" ({counted(worse, 'finding')} below)" * (0 < worse != count)
-    text += f", {len(lacking):,} for information" if lacking else ""
+        parts = [counted(worse, "finding")] * (0 < worse != count) + [code for code in repeats if code != "DL010"]
+        text += f", {count:,} failed" + f" ({' and '.join(parts)} below)" * bool(parts)
+    text += f", {len(lacking):,} for information" + " (DL010 below)" * ("DL010" in repeats) if lacking else ""
     text += f", {counted(len(uncalled), 'operator')} not run" if uncalled else ""
     text += f", {counts['not tried']:,} not tried" if counts["not tried"] else ""
-    if repeats := {_REPEATS[one.code] for one in findings.values() if one not in kept}:
-        text += f" ({' and '.join(sorted(repeats))} below)"
     return Answered(Question.TRIALS, text, tuple(kept), tuple(notes), trials=tuple(runs))
 
 
@@ -188,9 +188,14 @@ def _from_package(text: str) -> str:
     return text
 
 
+def _lacks(run: TrialRun, answer: Answer) -> bool:
+    """Return whether a failure only says what the operator does not have."""
+    return answer.code in _LACKING and run.trial != "backward"
+
+
 def finding_of(run: TrialRun, answer: Answer) -> Finding:
     """Return the finding of a failed trial."""
-    level = Level.ERROR if run.trial in _ERRORS else Level.WARNING
+    level = Level.ERROR if run.trial in _ERRORS and answer.code != "WHY401" else Level.WARNING
     message = _from_package(answer.cause.removeprefix("no known cause of the dispatcher: "))
     at = answer.at or _registered_at(run)
     on = f" on {run.device}" if run.device not in ("", "cpu") else ""
@@ -201,7 +206,7 @@ def finding_of(run: TrialRun, answer: Answer) -> Finding:
         None,
         f"{message}; found by the trial {run.trial}{on} with {run.inputs}" if run.inputs else message,
         () if at is None else (f"registered at {_from_package(str(at))}",),
-        Level.INFORMATION if answer.code in _LACKING else level,
+        Level.INFORMATION if _lacks(run, answer) else level,
         f"{answer.code} {same}",
         _from_package("; ".join(trial.fix.text for trial in answer.fixes[:2])),
     )

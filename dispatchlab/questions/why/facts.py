@@ -17,6 +17,7 @@ from dispatchlab.model.failure import EventKind, Failure, OperatorFacts, first_l
 from dispatchlab.questions.why.wording import (
     arguments_of,
     gradients_of,
+    inputs_of,
     listed,
     needed_arguments,
     short_site,
@@ -250,6 +251,16 @@ class Words(dict[str, Any]):
         return values[0] if len(values) == 1 and not values[0].startswith(("tuple(", "list(")) else ""
 
     @property
+    def saves(self) -> str:
+        """The statement that saves what a backward reads; `...` is what no argument is named after."""
+        values = inputs_of(self.operator.schema)
+        if attribute := self.failure.search(r"no attribute '(\w+)'"):
+            return f"ctx.{attribute[1]} = {values.get(attribute[1], '...')}"
+        unpacked = re.match(r"\(?(\w+(?:, \w+)*),?\)? = ctx\.saved_tensors(?:\[0\])?$", self["line"])
+        names = unpacked[1].split(", ") if unpacked is not None else [""]
+        return f"ctx.save_for_backward({', '.join(values.get(name, '...') for name in names)})"
+
+    @property
     def fake_call(self) -> str:
         """The call that registers a fake kernel: from a run of the kernel, else guessed from the schema."""
         facts, body, note = self.operator, self.failure.fake_body(self["op"]), ""
@@ -341,6 +352,7 @@ OF_WORDS: Final[Mapping[str, Callable[[Words], object]]] = {
     ),
     "needed": lambda words: needed_arguments(words["declaration"]),
     "overloads": lambda words: listed(filter(None, words.failure.registry.overloads(words.operator.packet))),
+    "setup_at": lambda words: words.latest("function", "setup_context"),
     "unaliased": lambda words: re.sub(r"\([a-z]\d*!?\)", "", words["refused"]),
     "work_keys": lambda words: listed(key for key in words.operator.backends if key not in ("Meta", "Tracer")),
 }

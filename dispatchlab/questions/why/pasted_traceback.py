@@ -30,12 +30,8 @@ class RecordedFacts:
 
     def operator(self, name: str) -> OperatorFacts | None:
         """Return the facts of an overload, or of the first overload of a name; None if there is no such operator."""
-        packet = name.partition(".")[0]
-        found = self._recorded.operator(name)
-        if found is None and packet == name:
-            found = next(
-                filter(None, (self._recorded.operator(f"{packet}.{one}") for one in self.overloads(packet))), None
-            )
+        names = (name, *(f"{name}.{overload}" for overload in self.overloads(name)))
+        found = next(filter(None, map(self._recorded.operator, names)), None)
         if found is None:
             return None
         kernels = {one.key.name: one.debug for one in reversed(found.kernels)}
@@ -102,13 +98,9 @@ def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]
         crash = _CRASH.match(line)
         if crash is not None:
             chain.append(Raised("builtins.RuntimeError", crash[1]))
-            frames += reversed(
-                [
-                    position_of(at[1], int(at[2]), at[3])
-                    for at in map(_CRASHED_FRAME.match, lines[index:])
-                    if at is not None and not re.search(rf"site-packages|/lib/python|^<|^{OURS}", at[1])
-                ]
-            )
+            crashed = filter(None, map(_CRASHED_FRAME.match, reversed(lines[index:])))
+            own = (at for at in crashed if not re.search(rf"site-packages|/lib/python|^<|^{OURS}", at[1]))
+            frames += [position_of(at[1], int(at[2]), at[3]) for at in own]
         elif repeated := re.match(r" *\[Previous line repeated (\d+) more", line):
             frames += frames[-1:] * min(int(repeated[1]), _MOST_REPEATED)
         elif frame is not None:

@@ -72,9 +72,9 @@ def nth_argument(call: str, index: int) -> str:
 
 def inputs_of(schema: str) -> dict[str, str]:
     """Return the expression that is each argument in `setup_context`."""
-    positional, _, keywords = schema.partition(") ->")[0].partition("*, ")
-    values = {name: f"inputs[{at}]" for at, (_, name) in enumerate(arguments_of(f"{positional}) ->"))}
-    return values | {name: f'keyword_only_inputs["{name}"]' for _, name in arguments_of(f"({keywords}) ->")}
+    keywords = schema.partition("*, ")[2]
+    of_keyword = {name: f'keyword_only_inputs["{name}"]' for _, name in arguments_of(f"({keywords}")}
+    return {name: f"inputs[{at}]" for at, (_, name) in enumerate(arguments_of(schema))} | of_keyword
 
 
 def gradients_of(schema: str) -> str:

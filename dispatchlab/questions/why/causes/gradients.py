@@ -11,10 +11,11 @@ from typing import Final
 from dispatchlab.model.failure import Event, Failure, OperatorFacts
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
-from dispatchlab.questions.why.wording import function_of, inputs_of
+from dispatchlab.questions.why.wording import function_of
 
 
 @looks_for("WHY506")
+@looks_for("WHY507")
 @looks_for("WHY510")
 def failing_backward(words: Words) -> Mapping[str, object]:
     """Find the operator with the failing backward; another function has none."""
@@ -25,23 +26,6 @@ def failing_backward(words: Words) -> Mapping[str, object]:
     by_torch = bool(event.subject) or name.startswith("GeneratedBackwardFor_")
     counts = _counts(failure, own=by_torch and "formula for" not in failure.text)
     return saw(op=event.subject, whose=whose, backward_at=at, **counts)
-
-
-@looks_for("WHY507")
-def unsaved_value(words: Words) -> Mapping[str, object]:
-    """Find the statement that saves what a backward reads: arguments by their names, else values to fill in."""
-    op = _backward(words)[0].subject
-    known = Words(words.failure, words)
-    known["op"] = op
-    values = inputs_of(known.operator.schema)
-    attribute = words.failure.search(r"no attribute '(\w+)'")
-    unpacked = re.match(r"\(?(\w+(?:, \w+)*),?\)? = ctx\.saved_tensors(?:\[0\])?$", words["line"])
-    names = unpacked[1].split(", ") if unpacked is not None else [""]
-    saves = f"ctx.save_for_backward({', '.join(values.get(name, '...') for name in names)})"
-    if attribute is not None:
-        saves = f"ctx.{attribute[1]} = {values.get(attribute[1], '...')}"
-    keyword = "keyword_only_inputs, " if "keyword_only_inputs" in "".join(values.values()) else ""
-    return saw(op=op, saves=saves, keyword=keyword, setup_at=known.latest("function", "setup_context"))
 
 
 def _backward(words: Words) -> tuple[Event, str]:
@@ -100,24 +84,19 @@ def _is_cut_elsewhere(failure: Failure, facts: OperatorFacts) -> bool:
 def _takes_gradient(failure: Failure, facts: OperatorFacts) -> dict[str, object] | None:
     """Return, from the registry, why an operator's result has no gradient; None if it has one."""
     impls = [e for e in failure.registrations(facts.name) if e.kind == "impl" and e.detail != "Meta"]
-    event = next(iter(sorted(impls, key=lambda event: not event.detail.startswith("Autograd"))), None)
+    event = min(impls, key=lambda e: (not e.detail.startswith("Autograd"), e.detail == "Autograd"), default=None)
     key = event.detail if event else ""
     called = [e.detail for e in failure.of("called") if e.subject.partition(".")[0] == facts.packet]
     if not key.startswith("Autograd") and not any("gradients" in detail for detail in called):
         return None
     dtype = next((e.detail for e in failure.of("integer result") if e.subject == facts.packet), "")
-    words: dict[str, object] = {
-        "dtype": dtype,
-        "key": key,
-        "kernel_at": f" at {event.at}" if event and event.at else "",
-    }
-    if dtype:
-        return words
-    if facts.custom_op:
-        return None
+    role = "none"
     if key.startswith("Autograd"):
-        return {**words, "role": "autograd kernel"}
-    if "CompositeImplicitAutograd" in facts.kernels:
-        return {**words, "role": "composite" if key in ("", "CompositeImplicitAutograd") else "replaced composite"}
-    has = facts.autograd or any(kernel.startswith("Autograd") for kernel in facts.kernels)
-    return None if has else {**words, "role": "none"}
+        role = "autograd kernel"
+    elif "CompositeImplicitAutograd" in facts.kernels:
+        role = "composite" if key in ("", "CompositeImplicitAutograd") else "replaced composite"
+    elif facts.autograd or any(kernel.startswith("Autograd") for kernel in facts.kernels):
+        role = ""
+    at = f" at {event.at}" if event and event.at else ""
+    hidden = dtype or (role and not facts.custom_op)
+    return {"dtype": dtype, "key": key, "kernel_at": at, "role": role} if hidden else None
