@@ -581,6 +581,17 @@ def plain(x: torch.Tensor) -> torch.Tensor:
     assert re.fullmatch(r"1 operator: \d trials passed, 1 failed \(DL006 below\)", answer.text), answer.text
 
 
+def test_a_misspelled_fake_that_ends_the_import_is_fixed_in_its_own_line(tried: Try) -> None:
+    source = """import torch
+lib = torch.library.Library("own", "DEF")
+lib.define("voxel(Tensor x) -> Tensor")
+torch.library.register_fake("own::voxell", torch.empty_like)
+"""
+    (found,) = findings(tried(source))
+    assert (found.code, found.level, found.owners) == ("WHY103", Level.ERROR, ("registered at module0.py:4",))
+    assert found.fix == '"own::voxel"  # this operator has a def'
+
+
 def test_a_misspelled_kernel_is_named_by_lint_alone() -> None:
     raised = (Raised("builtins.AttributeError", "'_OpNamespace' 'own' object has no attribute 'scael'"),)
     run = TrialRun(operator="own::scael", trial="signature", status="failed", raised=raised)

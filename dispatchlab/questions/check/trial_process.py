@@ -261,7 +261,7 @@ def _answer(run: TrialRun, watch: ProgramWatch, attempt: Callable[[Fix], Trial] 
         InstalledRegistry(),
         stack=run.stack,
         device=privateuse1_name(),
-        call=f"torch.ops.{packet.replace('::', '.')}{run.inputs or '(...)'}",
+        call="" if run.trial == "import" else f"torch.ops.{packet.replace('::', '.')}{run.inputs or '(...)'}",
     )
     return diagnose(failure, attempt)
 
