@@ -400,6 +400,27 @@ def test_a_program_that_ends_well_with_a_warning_about_autograd_has_an_answer(en
     assert ended.stderr.endswith(note)
 
 
+def test_a_program_that_ends_well_with_an_undeclared_write_has_an_answer(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import torch\n"
+        'lib = torch.library.Library("quiet", "DEF")\n'
+        'lib.define("grow(Tensor x) -> ()")\n'
+        'lib.impl("grow", lambda x: x.add_(1) and None, "CPU")\n'
+        "torch.ops.quiet.grow(torch.zeros(1))\n"
+    )
+    ended = dispatchlab_started(tmp_path, "why", "program.py")
+    assert (ended.returncode, ended.stdout) == (
+        0,
+        "cause: quiet::grow mutates x, which its schema does not mark with (a!): compile drops or reorders the write, "
+        "defined at program.py:3\n"
+        'fix: lib.define("grow(Tensor(a!) x) -> ()")  (not tried: it is an edit of your program)\n'
+        "seen: the call of quiet::grow changed x\n"
+        "WHY421 an undeclared write of an argument; more: dispatchlab rule WHY421\n",
+    )
+    note = "dispatchlab why: the program ended well, but an operator wrote an undeclared argument\n"
+    assert ended.stderr.endswith(note)
+
+
 def test_a_thread_that_fails_is_explained(tmp_path: Path) -> None:
     thread = "\nimport threading\ndef work():\n    " + CALL + "threading.Thread(target=work).start()\nprint('end')\n"
     (tmp_path / "program.py").write_text(MISSING.lstrip() + thread)

@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from traceback import format_exception
@@ -55,6 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         error = ended.__context__ or watch.shown or ended if ended.code else _warning(watch)
         answer = _answer(error, watch, rest) if error and "torch" in sys.modules else None
         if answer is not None and answer.code not in ("", "WHY919"):
+            answer = replace(answer, error="" if answer.code == "WHY421" and not ended.code else answer.error)
             Path(answer_file).write_bytes(pickle.dumps(answer))
         raise
     except BaseException as error:
@@ -64,9 +66,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _warning(watch: ProgramWatch) -> Warning | None:
-    """Return PyTorch's warning that a gradient is lost, for which a program does not fail."""
+    """Return PyTorch's warning that a gradient is lost, or that of an undeclared write; the program does not fail."""
     details = (event.detail for event in watch.events if event.kind == "warning")
-    return next((UserWarning(text) for text in details if "kernel was not registered to the Autograd" in text), None)
+    texts = [text for text in details if "kernel was not registered to the Autograd" in text]
+    texts += ["an operator wrote an undeclared argument" for event in watch.events if event.kind == "wrote undeclared"]
+    return UserWarning(texts[0]) if texts else None
 
 
 def _note_shown(watch: ProgramWatch) -> None:

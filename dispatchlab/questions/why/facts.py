@@ -36,6 +36,7 @@ OF_SCHEMA: Final[Mapping[str, Callable[[str], str]]] = {
 OF_FAILURE: Final[Mapping[str, Callable[[Failure], str]]] = {
     "asserted": lambda failure: " ".join([failure.at.text if failure.at else "", failure.text]),
     "at": lambda failure: f" at {failure.at}{failure.at.text and f': `{failure.at.text}`'}" if failure.at else "",
+    "calling": lambda failure: next((event.subject for event in failure.of("calling")), ""),
     "call": lambda failure: failure.call or "the call",
     "expression": lambda failure: failure.call or (failure.at.text if failure.at else ""),
     "first_raised": lambda failure: "".join(raised.line for raised in failure.chain[-1:]),
@@ -109,11 +110,6 @@ class Words(dict[str, Any]):
         return operator_name(name) or name
 
     @property
-    def base(self) -> str:
-        """The operator without its namespace."""
-        return str(self["op"]).rpartition("::")[2]
-
-    @property
     def key(self) -> str:
         """The key of the group `backend`; PyTorch prints the name that a package gave the backend."""
         key, device = self.get("backend", ""), self.renamed
@@ -136,7 +132,7 @@ class Words(dict[str, Any]):
         """` of NS::NAME` for the operator that the user's line registers."""
         texts = [self.failure.call, self["line"], *(frame.text for frame in self.failure.frames[::-1])]
         found = next((hit for text in texts if (hit := re.search(r"""["'](\w+::[\w.]+)["']""", text))), None)
-        name = found[1] if found is not None else self.calling
+        name = found[1] if found is not None else self["calling"]
         return f" of {name}" if name else ""
 
     @property
@@ -157,7 +153,9 @@ class Words(dict[str, Any]):
     def register_autograd(self) -> str:
         """The call that gives the operator its formula; `register_autograd` refuses an operator that writes."""
         if self["written"]:
-            return f'lib.impl("{self.base}", Function.apply, "Autograd", allow_override=True)  # an autograd.Function'
+            return (
+                f'lib.impl("{self["base"]}", Function.apply, "Autograd", allow_override=True)  # an autograd.Function'
+            )
         call = f'torch.library.register_autograd("{self.operator.packet}", backward, setup_context=setup_context)'
         return f"{call}  # backward(ctx, grad) returns {self['gradients']}" if self.operator.schema else call
 
@@ -174,11 +172,6 @@ class Words(dict[str, Any]):
         return found[1] if found else "x"
 
     @property
-    def calling(self) -> str:
-        """The operator that PyTorch was asked to call, to check or to register; empty if unknown."""
-        return next((event.subject for event in self.failure.of("calling")), "")
-
-    @property
     def raised_by_program(self) -> bool:
         """True when the program found a value to be wrong, not PyTorch."""
         stack = " ".join(self.failure.stack)
@@ -188,8 +181,8 @@ class Words(dict[str, Any]):
     @property
     def concerned(self) -> bool:
         """True if the failing line depends on the operator, or the source is unknown."""
-        name = self.base.partition(".")[0]
-        return not self.failure.source or re.search(rf"\b{name}\b", self.failure.source) is not None
+        name = self["base"].partition(".")[0]
+        return not self.failure.source.strip() or re.search(rf"\b{name}\b", self.failure.source) is not None
 
     @property
     def function_class(self) -> str:
@@ -336,6 +329,7 @@ class Words(dict[str, Any]):
 OF_WORDS: Final[Mapping[str, Callable[[Words], object]]] = {
     "all_keys": lambda words: listed(words.operator.kernels),
     "backend_name": lambda words: words.get("part") or words.get("module") or words.failure.device or "privateuseone",
+    "base": lambda words: str(words["op"]).rpartition("::")[2],
     "data_sized": lambda words: "get_ctx()" in words.failure.fake_body(words["op"]),
     "device_type": lambda words: (
         words.renamed or "privateuseone" if words["key"] == "PrivateUse1" else words["key"].lower()

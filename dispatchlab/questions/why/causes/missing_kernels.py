@@ -39,7 +39,7 @@ def device_without_kernel(words: Words) -> Mapping[str, object]:
 def kernel_of_a_similar_name(words: Words) -> Mapping[str, object] | None:
     """Find a kernel for the key, at an operator of a similar name or namespace that has no def."""
     registry, key = words.failure.registry, words.key
-    alike = re.compile(rf"{words.operator.namespace}::|.*::{re.escape(words.base)}$")
+    alike = re.compile(rf"{words.operator.namespace}::|.*::{re.escape(words['base'])}$")
     names = (n for n in filter(alike.match, registry.names("")) if not registry.overloads(n.partition(".")[0]))
     sites = {name: facts.kernels.get(key, "") for name in names if (facts := registry.operator(name))}
     similar = nearest(words.op, [name for name, site in sites.items() if site])

@@ -137,7 +137,7 @@ def no_overload(words: Words) -> Mapping[str, object]:
     """Find the argument that does not fit, and the overload that the call chose."""
     failure, wanted, position = words.failure, words["wanted"], words["position"]
     source = nth_argument(failure.call, int(position)) if position else ""
-    chosen = re.search(rf"\.{re.escape(words.base)}(\.\w+)\($", failure.call.partition("(")[0] + "(")
+    chosen = re.search(rf"\.{re.escape(words['base'])}(\.\w+)\($", failure.call.partition("(")[0] + "(")
     several = len(failure.registry.overloads(words.op)) > 1
     declared = dict.fromkeys(re.findall(r"Declaration: (.+)", failure.text))
     kinds = {"float": "float", "int": "int", "str": "str", "bool": "bool", "number": "float"}

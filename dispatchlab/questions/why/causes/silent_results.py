@@ -26,4 +26,5 @@ def undeclared_write(words: Words) -> Mapping[str, object] | None:
     copied = "; ".join(
         f"{name} = {f'[t.clone() for t in {name}]' if name in lists else f'{name}.clone()'}" for name in names
     )
-    return saw(op=noted.subject, wrote=listed(names), quoted=quoted, marked=marked, copied=copied)
+    alias = any(event.subject == noted.subject for event in words.failure.of("returned alias"))
+    return saw(op=noted.subject, wrote=listed(names), quoted=quoted, marked=marked, copied=copied, alias=alias)
