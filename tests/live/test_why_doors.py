@@ -290,6 +290,16 @@ def test_a_text_about_a_wrapper_that_calls_itself_says_to_unwrap(name: str, cls:
     assert fixes[0].startswith(UNWRAP.format(cls))
 
 
+def test_a_text_says_nothing_of_the_build_that_raised_it_but_what_it_lacks() -> None:
+    answer = why_text(
+        "NotImplementedError: Could not run 'aten::empty.memory_format' with arguments from the 'CUDA' backend. This "
+        "could be because the operator doesn't exist for this backend, or was omitted during the selective/custom "
+        "build process (if using custom build)."
+    )
+    missing = "aten::empty.memory_format has no kernel for CUDA: the PyTorch that raised this was built without CUDA, "
+    assert (answer.cause, answer.evidence) == (f"{missing}or the package for CUDA is not imported", ())
+
+
 def test_a_text_does_not_claim_that_a_definition_in_a_function_has_not_run(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         'import torch\ndef register():\n    lib = torch.library.Library("boxes", "DEF")\n'
