@@ -9,7 +9,7 @@ from typing import Final
 
 _LEAD: Final = re.compile(
     r"^((?:>|\[[^\]\n]+\]:?|\d[\d:.,TZ/+-]*|[A-Z]{4,8}:?|[EWI]\d{4}|\S+\.py:\d+\]|[\w-]+ +\||-"
-    r"|[\w.]+:(?= Traceback \()) ?)+"
+    r"|[\w.-]+/[\w.-]+(?= )|std(?:out|err) [FP](?= )|[\w.]+:(?= Traceback \()) ?)+"
     r"(?=Traceback \(|[\w.]+(?:Error|Exception|Unsupported)\b)",
     re.MULTILINE,
 )

@@ -325,7 +325,18 @@ RuntimeError: output with shape [3] doesn't match the broadcast shape [4, 3]
 """
 
 
-@pytest.mark.parametrize("lead", ["", "> ", "> > ", "[rank3]: ", "2026-11-29 03:12:01,123 ERROR train: ", "\x1b[31m"])
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "",
+        "> ",
+        "> > ",
+        "[rank3]: ",
+        "2026-11-29 03:12:01,123 ERROR train: ",
+        "2026-11-29T10:00:00Z pod/train-0 stderr F ",
+        "\x1b[31m",
+    ],
+)
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_text_is_read_as_it_was_before_an_email_or_a_log_changed_it(lead: str, *, wrapped: bool) -> None:
     text = "".join(
