@@ -56,8 +56,7 @@ def test_the_page_and_the_readme_print_what_runs(tmp_path: Path) -> None:
     lines = dispatchlab_started(tmp_path, "why", "program.py").stdout.splitlines()
     assert printed.splitlines() == lines[: len(printed.splitlines())]
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    numbered = "".join(f"{at}:{line}\n" for at, line in enumerate(program.splitlines(), 1) if "(" in line)
-    assert f"$ grep -n '(' program.py\n{numbered}$ dispatchlab why program.py\n" in readme
+    assert f"$ cat program.py\n{program}$ dispatchlab why program.py\n" in readme
     shown = readme.partition("$ dispatchlab why program.py\n")[2].partition("$ ")[0]
     assert shown.splitlines() == [line for line in lines if line.startswith(("cause: ", "fix: "))]
 
