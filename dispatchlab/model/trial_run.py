@@ -6,11 +6,13 @@ Values alone: `live/trials/` makes them where torch is, and `questions/check/` r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from dispatchlab.model.failure import Event, Position, Raised
 
 Status: TypeAlias = Literal["passed", "failed", "not needed", "no input", "open", "not tried"]
+NO_KERNEL: Final = "no kernel for a device of this machine"
+"""Why an operator was not called that has no kernel, or only kernels for other devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

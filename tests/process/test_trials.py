@@ -592,6 +592,23 @@ torch.library.register_fake("own::voxell", torch.empty_like)
     assert found.fix == '"own::voxel"  # this operator has a def'
 
 
+def test_an_operator_without_a_kernel_for_this_machine_needs_no_input(tried: Try) -> None:
+    source = """import torch
+lib = torch.library.Library("own", "DEF")
+lib.define("tail(Tensor x) -> Tensor")
+lib.define("head(Tensor x) -> Tensor")
+lib.impl("head", torch.empty_like, "Meta")
+lib.define("strict(Tensor x) -> Tensor")
+def strict(x): raise ValueError("x has five dimensions")
+lib.impl("strict", strict, "CPU")
+"""
+    notes = trials_answer(tried(source), ("module0",), whole=False).notes
+    assert notes[:2] == (
+        "no input for own::strict: run pytest --why once, or dispatchlab check module0 --inputs FILE.py",
+        "no kernel for a device of this machine: own::head, own::tail",
+    )
+
+
 def test_a_misspelled_kernel_is_named_by_lint_alone() -> None:
     raised = (Raised("builtins.AttributeError", "'_OpNamespace' 'own' object has no attribute 'scael'"),)
     run = TrialRun(operator="own::scael", trial="signature", status="failed", raised=raised)

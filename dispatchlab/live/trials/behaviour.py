@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from dispatchlab.live.trials.inputs import Inputs, NothingTriedError, emptied, gapped, tensors_of, transposed, varied
 from dispatchlab.live.trials.subject import NotNeededError, Subject, WrongResultError, difference
+from dispatchlab.model.trial_run import NO_KERNEL
 
 
 def signature(subject: Subject) -> None:
@@ -35,8 +37,9 @@ def signature(subject: Subject) -> None:
 
 def call(subject: Subject) -> None:
     """Call the operator, choose the inputs of all trials, and note the kinds of values it returns."""
-    if not subject.device:
-        raise NothingTriedError("it has no kernel for a device that is here")
+    dump = torch._C._dispatch_dump(subject.name)
+    if not subject.device or not re.search(r"^(?!name:|schema:|debug:|Meta:)\w+(?:\[alias\])?:", dump, re.MULTILINE):
+        raise NothingTriedError(NO_KERNEL)
     subject.choose()
     if subject.random:
         return

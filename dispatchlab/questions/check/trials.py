@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.failure import Position
-from dispatchlab.model.trial_run import TrialRun
+from dispatchlab.model.trial_run import NO_KERNEL, TrialRun
 from dispatchlab.questions.check.report import Answer as Answered
 from dispatchlab.questions.check.report import Question
 from dispatchlab.questions.lint.rule import Finding, Level
@@ -133,11 +133,12 @@ def trials_answer(
     lacking = [run for run, answer in failed if answer is not None and _lacks(run, answer)]
     command = f"dispatchlab check {' '.join(packages)}"
     uncalled = [run for run in runs if run.status == "no input" and run.trial == "call"]
-    without = _operators_by(
-        uncalled, lambda run: run.why if run.why.startswith(NO_INPUT) and " on " in run.why else NO_INPUT
-    )
+    given = (NO_KERNEL, f"{NO_INPUT} on ")
+    without = _operators_by(uncalled, lambda run: run.why if run.why.startswith(given) else NO_INPUT)
     how = f"run pytest --why once, or {command} --inputs FILE.py"
+    alone = without.pop(NO_KERNEL, [])
     notes = [f"{why} for {first_of(sorted(names), 3)}: {how}" for why, names in sorted(without.items())]
+    notes += [f"{NO_KERNEL}: {first_of(sorted(alone), 3)}"] if alone else []
     for why in dict.fromkeys(run.why for run in runs if run.status == "not tried"):
         left_out = Counter(run.trial for run in runs if run.status == "not tried" and run.why == why)
         of = "; ".join(
