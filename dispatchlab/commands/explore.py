@@ -13,24 +13,7 @@ import click
 from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import after_option, allow_import_option, from_option, named_subject, semantics_option
 from dispatchlab.commands.output import exit_with, note, use_color
-from dispatchlab.errors import DispatchLabError
-
-
-class ExtraMissingError(DispatchLabError):
-    """The application needs a package that is not installed."""
-
-    package: str
-
-    template = "explore needs {package}, which is not installed: pip install {package}"
-
-
-class NoTerminalError(DispatchLabError):
-    """The application was started where it cannot be drawn."""
-
-    template = (
-        "explore needs a terminal, but standard input, output or error is not a terminal: use `dispatchlab dump` "
-        "for output that can be piped"
-    )
+from dispatchlab.errors import RequestError
 
 
 @click.command(cls=Command)
@@ -57,10 +40,11 @@ def explore(*, source: str | None, **options: Any) -> None:
       dispatchlab explore aten::relu --from torch-2.6
     """
     if find_spec("textual") is None:
-        raise ExtraMissingError("textual")
+        raise RequestError("explore needs textual, which is not installed: pip install textual")
     streams = sys.stdin, sys.stdout, sys.stderr  # textual reads the first and draws on the last
     if not all(stream.isatty() for stream in streams) and "TEXTUAL_DRIVER" not in os.environ:
-        raise NoTerminalError
+        what = "explore needs a terminal, but standard input, output or error is not a terminal"
+        raise RequestError(f"{what}: use `dispatchlab dump` for output that can be piped")
     if not use_color():
         os.environ["NO_COLOR"] = "1"
     from dispatchlab.questions.explore.open import make_app

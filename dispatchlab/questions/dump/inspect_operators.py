@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import DispatchLabError, RequestError
 from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.names import OperatorName, find_names, find_operators, is_glob, name_of, qualified
 from dispatchlab.model.operator_view import with_slots
@@ -52,22 +52,6 @@ class OneOperatorError(DispatchLabError):
     template = "{asked!r} is a glob, but explain needs the name of one operator"
 
 
-class RecordOnTorchError(DispatchLabError):
-    """A recorded registry cannot be shown on the installed PyTorch."""
-
-    source: str
-
-    template = "{source} is a recording, which --engine torch cannot run: leave one of the two out"
-
-
-class SequenceWithoutScenarioError(DispatchLabError):
-    """A sequence needs a scenario, whose registrations it numbers."""
-
-    sequence: str
-
-    template = "--after {sequence} needs the registrations of a scenario: name the scenario with --from SCENARIO"
-
-
 def inspect_operator(operator: str, *, source: str | None = None, options: InspectOptions = USUAL) -> Inspection:
     """Inspect one operator of any source, with the lab's reasons if the source has no reasons.
 
@@ -105,9 +89,10 @@ def inspect_operators(operator: str, *, source: str | None = None, options: Insp
         check_source(source)
         return inspect_scenario(source, operator, options=options)
     if options.engine == "torch" and source is not None:
-        raise RecordOnTorchError(source)
+        raise RequestError(f"{source} is a recording, which --engine torch cannot run: leave one of the two out")
     if options.after is not None:
-        raise SequenceWithoutScenarioError(options.after)
+        needs = "needs the registrations of a scenario: name the scenario with --from SCENARIO"
+        raise RequestError(f"--after {options.after} {needs}")
     if options.engine == "torch":
         return _inspect_installed(operator, options)
     reason = ""

@@ -8,34 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import RequestError
 from dispatchlab.files import module_spec
 from dispatchlab.questions.check.configuration import Settings, settings_of
 from dispatchlab.questions.check.report import Question
-from dispatchlab.questions.setup.checkout import Checkout, find_checkout, module_at
+from dispatchlab.questions.setup.checkout import find_checkout, module_at
 from dispatchlab.questions.setup.pytest_option import RECORDS, PytestConfigError, folders_of, pytest_configuration
 from dispatchlab.questions.sources.find_sources import is_registry_source, is_scenario_source
-
-
-class NoPackageError(DispatchLabError):
-    """It is not clear which package to check."""
-
-    checkout: Checkout
-
-    def __str__(self) -> str:
-        several = ", ".join(self.checkout.modules)
-        return (
-            f"{self.checkout.root} has several packages, {several}: name the module that registers operators, or the "
-            'modules in [tool.dispatchlab] of pyproject.toml: packages = ["my_package"]'
-        )
-
-
-class MixedSubjectError(DispatchLabError):
-    """Packages and other sources were named."""
-
-    source: str
-
-    template = "{source} is not a package, so only lint can be asked: check it alone"
 
 
 class CheckSubject(NamedTuple):
@@ -67,7 +46,7 @@ def check_subject(packages: Sequence[str], *, report: Callable[[str], None]) -> 
         report: a function that gets a sentence about modules that are not installed.
 
     Raises:
-        NoPackageError: no module was named, and there are several; or some are modules and some are not.
+        RequestError: no module was named, and there are several; or some are modules and some are not.
         SettingsError: the settings cannot be read.
     """
     packages = () if list(packages) == ["."] else packages
@@ -81,11 +60,13 @@ def check_subject(packages: Sequence[str], *, report: Callable[[str], None]) -> 
     settings = settings_of(checkout.root)
     named = tuple(packages) or settings.packages or (checkout.modules[:1] if checkout.certain else ())
     if sources and len(sources) < len(packages):
-        raise MixedSubjectError(sources[0])
+        raise RequestError(f"{sources[0]} is not a package, so only lint can be asked: check it alone")
     if sources or not (named or checkout.modules):
         return CheckSubject((), sources, baseline=settings.baseline, settings=settings)
     if not named:
-        raise NoPackageError(checkout)
+        several = f"{checkout.root} has several packages, {', '.join(checkout.modules)}"
+        settings_line = 'the modules in [tool.dispatchlab] of pyproject.toml: packages = ["my_package"]'
+        raise RequestError(f"{several}: name the module that registers operators, or {settings_line}")
     beside = [name for name in named if module_spec(name.partition(".")[0]) is None and Path(f"{name}.py").is_file()]
     if beside:
         sys.path.append(str(Path.cwd()))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 
-from dispatchlab.errors import DispatchLabError, nearest
+from dispatchlab.errors import DispatchLabError, RequestError, nearest
 from dispatchlab.processes import check_fork
 from dispatchlab.views.blocks import Code, Line
 from dispatchlab.views.formatting import counted
@@ -17,15 +17,6 @@ _SITE = "https://dispatchlab.github.io/dispatchlab/"
 _FOUND = "SystemExit: defect: "
 TIMEOUT_S = 300.0
 """How long one program may take; importing Inductor on a busy machine is the longest part."""
-
-
-class UnknownDefectError(DispatchLabError):
-    """No defect has this name."""
-
-    name: str
-    near: str
-
-    template = "there is no defect {name}{near}; dispatchlab doctor --defects lists them"
 
 
 class NoProgramRanError(DispatchLabError):
@@ -62,7 +53,7 @@ def known_defects(names: Sequence[str] = ()) -> tuple[KnownDefect, ...]:
     """Return the known defects, or those with these names.
 
     Raises:
-        UnknownDefectError: no defect has one of the names.
+        RequestError: no defect has one of the names.
     """
     text = files("dispatchlab.questions.setup").joinpath("defects.json").read_text(encoding="utf-8")
     pages: dict[str, list[list[str]]] = json.loads(text)
@@ -74,7 +65,8 @@ def known_defects(names: Sequence[str] = ()) -> tuple[KnownDefect, ...]:
     for name in names:
         if name not in known:
             near = nearest(name, known)
-            raise UnknownDefectError(name, f"; did you mean {near[0]}?" if near else "")
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise RequestError(f"there is no defect {name}{meant}; dispatchlab doctor --defects lists them")
     return tuple(known[name] for name in names or known)
 
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import DispatchLabError, RequestError
 from dispatchlab.files import FileKind, WriteError, marked, read_file, write_file
 from dispatchlab.model.installed_torch import installed_torch
 from dispatchlab.prover.result import Verdict
@@ -36,18 +36,6 @@ FOLDER = "dispatch-scenarios"
 """No name of a Python package, so that a build which looks for packages finds none here."""
 
 Action: TypeAlias = Literal["wrote", "kept", "edited"]
-
-
-class ModuleNotClearError(DispatchLabError):
-    """Several modules of a checkout may register operators, or no module was found."""
-
-    root: str
-    modules: tuple[str, ...]
-
-    def __str__(self) -> str:
-        if not self.modules:
-            return f"no package was found in {self.root}: name the module that registers operators"
-        return f"{self.root} has several packages, {', '.join(self.modules)}: name the one that registers operators"
 
 
 class NothingToRecordError(DispatchLabError):
@@ -180,7 +168,9 @@ def _first_scenario(
     """Return the recorded module and its scenario, or the example if there is no module."""
     try:
         if name is None:
-            raise ModuleNotClearError(str(checkout.root), checkout.modules)
+            several = f"{checkout.root} has several packages, {', '.join(checkout.modules)}: name the one"
+            none = f"no package was found in {checkout.root}: name the module"
+            raise RequestError(f"{several if checkout.modules else none} that registers operators")
         return name, record(name)
     except DispatchLabError as error:
         if required:
