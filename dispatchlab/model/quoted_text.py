@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from itertools import pairwise
 from typing import Final
 
 _LEAD: Final = re.compile(
@@ -14,6 +15,11 @@ _LEAD: Final = re.compile(
     re.MULTILINE,
 )
 """The start of a line in an e-mail or a log."""
+
+_STARTS: Final = re.compile(r"^(?:Traceback \(most recent call last\)|_{3,} .+ _{3,}$)", re.MULTILINE)
+_LINKED: Final = re.compile(
+    r'(?:another exception occurred|of the following exception|the following error|subprocess|""")\W*$'
+)
 
 
 def unquoted(text: str) -> str:
@@ -37,3 +43,11 @@ def unwrapped(text: str) -> str:
     """Return a text with its long lines joined to the next, as they were before an e-mail wrapped them."""
     text = re.sub(r"^( *File) ?\n", r"\1 ", text, flags=re.MULTILINE)
     return re.sub(r"(?<=[^\n]{40}) ?\n(?! |Traceback|File|[\w.]+(?:Error|Exception)\b)", " ", text)
+
+
+def tracebacks(text: str) -> list[str]:
+    """Return the parts of a text, each with a traceback and those before it that led to its exception."""
+    starts = [
+        at for at in map(re.Match.start, _STARTS.finditer(text)) if not _LINKED.search(text[max(0, at - 99) : at])
+    ]
+    return [text[start:end] for start, end in pairwise([0, *starts[1:], len(text)])]

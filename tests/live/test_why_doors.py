@@ -353,6 +353,44 @@ def test_a_text_in_a_record_of_a_log_is_read() -> None:
     assert (answer.code, str(answer.at)) == ("WHY606", "/home/anna/geo/b02.py:5")
 
 
+NO_FILE = """Traceback (most recent call last):
+  File "/x/io.py", line 9, in g
+    open("x")
+FileNotFoundError: [Errno 2] No such file or directory: 'x'
+"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "at", "evidence"),
+    [
+        ((FUNCTORCH, NO_FILE), "/home/anna/geo/b02.py:5", ("and 1 more error in this text",)),
+        ((NO_FILE, "INFO retry\n", FUNCTORCH), "/home/anna/geo/b02.py:5", ("and 1 more error in this text",)),
+        ((FUNCTORCH, FUNCTORCH.replace("b02", "b03")), "/home/anna/geo/b03.py:5", ()),
+        (("____ test_a ____\n", NO_FILE, "____ test_b ____\n", FUNCTORCH), "/home/anna/geo/b02.py:5", ("and 1 more",)),
+    ],
+)
+def test_of_several_tracebacks_the_last_with_a_known_cause_is_explained(
+    parts: tuple[str, ...], at: str, evidence: tuple[str, ...]
+) -> None:
+    answer = why_text("".join(parts))
+    assert (answer.code, str(answer.at)) == ("WHY606", at)
+    assert answer.error.startswith("RuntimeError: output with shape [3]")
+    assert [fact[: len(told)] for fact, told in zip(answer.evidence, evidence, strict=True)] == list(evidence)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "\nDuring handling of the above exception, another exception occurred:\n\n",
+        "\nThe above exception was the direct cause of the following exception:\n\n",
+        "\n-- Process 1 terminated with the following error:\n",
+    ],
+)
+def test_linked_tracebacks_are_one_error(link: str) -> None:
+    answer = why_text(f"{NO_FILE}{link}{FUNCTORCH}")
+    assert (answer.code, str(answer.at), answer.evidence) == ("WHY606", "/home/anna/geo/b02.py:5", ())
+
+
 def test_a_message_inside_of_a_sentence_is_found_and_gets_no_type() -> None:
     answer = why_text("it says: Could not run 'aten::gelu' with arguments from the 'SparseCPU' ...")
     assert answer.code == "WHY304"

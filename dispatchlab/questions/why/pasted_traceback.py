@@ -16,7 +16,7 @@ _ERROR: Final = re.compile(
     r"Failed|Node|NotImplemented))(?:: (.*))?$"
 )
 _MOST_REPEATED: Final = 100
-_WHAT: Final = re.compile(r"^\s*what\(\):\s*(.*)$")
+_WHAT: Final = re.compile(r"^\s*what\(\):\s*")
 _CRASH: Final = re.compile(r"^Fatal Python error: (.+)$")
 _CRASHED_FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+) in (.+)$')
 _BACKTRACE: Final = re.compile(r"^(?:Exception raised from |frame #\d+: )")
@@ -86,32 +86,26 @@ def _stack(text: str) -> tuple[str, ...]:
 
 def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]:
     """Return the exceptions of a text, the last first, and the frames outside installed packages."""
-    lines = text.splitlines()
+    lines = [*text.splitlines(), ""]
     chain: list[Raised] = []
     frames: list[Position] = []
     index = 0
     while index < len(lines):
-        line = lines[index]
-        frame = _FRAME.match(line)
-        error = _ERROR.match(line) or None
-        what = _WHAT.match(line)
-        crash = _CRASH.match(line)
-        if crash is not None:
+        line = _WHAT.sub("RuntimeError: ", lines[index])
+        if crash := _CRASH.match(line):
             chain.append(Raised("builtins.RuntimeError", crash[1]))
             crashed = filter(None, map(_CRASHED_FRAME.match, reversed(lines[index:])))
             own = (at for at in crashed if not re.search(rf"site-packages|/lib/python|^<|^{OURS}", at[1]))
             frames += [position_of(at[1], int(at[2]), at[3]) for at in own]
         elif repeated := re.match(r" *\[Previous line repeated (\d+) more", line):
             frames += frames[-1:] * min(int(repeated[1]), _MOST_REPEATED)
-        elif frame is not None:
+        elif frame := _FRAME.match(line):
             file, number, function = frame.groups()
-            following = lines[index + 1] if index + 1 < len(lines) else ""
             if "site-packages" not in file and not file.startswith(("torch/", "<")) and "/lib/python" not in file:
-                code = following.strip() if following.startswith("    ") else ""
+                code = lines[index + 1].strip() if lines[index + 1].startswith("    ") else ""
                 frames.append(Position(file, int(number), function or "", code))
-        elif error is not None or what is not None:
-            kind = error[1] if error is not None else "RuntimeError"
-            head = (error[2] or "") if error is not None else (what[1] if what is not None else "")
+        elif error := _ERROR.match(line):
+            kind, head = error.groups("")
             message, index = _message(lines, index + 1)
             frames += read_traceback("\n".join(message).partition("from user code:")[2])[1]
             chain.append(Raised(kind if "." in kind else f"builtins.{kind}", "\n".join([head, *message]).strip()))

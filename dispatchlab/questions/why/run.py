@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -21,11 +22,12 @@ from dispatchlab.live.failure.operator_facts import InstalledRegistry
 from dispatchlab.live.failure.program_watch import CHILDREN, left_events
 from dispatchlab.model.failure import Fix, Registry, Trial
 from dispatchlab.model.installed_torch import installed_torch
-from dispatchlab.model.quoted_text import unquoted, unwrapped
+from dispatchlab.model.quoted_text import tracebacks, unquoted, unwrapped
 from dispatchlab.questions.why.diagnose import Answer, diagnose
-from dispatchlab.questions.why.pasted_traceback import RecordedFacts, failure_of_text
+from dispatchlab.questions.why.pasted_traceback import RecordedFacts, failure_of_text, read_traceback
 from dispatchlab.registries.builds import default_registry, has_kernels_for
 from dispatchlab.registries.file import open_named
+from dispatchlab.views.formatting import counted
 
 _KEPT_OUTPUT: Final = 200_000
 _NEXT: Final = Fix(
@@ -107,9 +109,14 @@ def why_text(text: str, source: str = "", events: str = "") -> Answer:
         with suppress(ImportError):  # a traceback is read where PyTorch is broken, too
             import_module("torch")
         registry = InstalledRegistry()
-    plain = unquoted(text)
-    answers = [diagnose(failure_of_text(each, registry, left_events(events))) for each in (plain, unwrapped(plain))]
-    answer = next((each for each in answers if each.code not in ("", "WHY919")), answers[0])
+    parts = tracebacks(unquoted(text))
+    forms = (form for part in reversed(parts) for form in (part, unwrapped(part)))
+    answers = (diagnose(failure_of_text(form, registry, left_events(events))) for form in forms)
+    last = next(answers)
+    answer = next((each for each in chain([last], answers) if each.code not in ("", "WHY919")), last)
+    more = len({raised.line for part in parts for raised in read_traceback(part)[0][:1] if raised.kind}) - 1
+    if more > 0:
+        answer = replace(answer, evidence=(*answer.evidence, f"and {counted(more, 'more error')} in this text"))
     if answer.code == "WHY919" and not events and _UNDECIDED.match(answer.error):
         asserted = answer.cause.removeprefix("not the dispatcher: ")
         return replace(answer, cause=f"cannot tell from the text: {asserted}", fixes=(Trial(_RUN, "not tried"),))
@@ -140,9 +147,8 @@ def _python_path(folder: str) -> str:
     """Return a PYTHONPATH with which Python child processes of the program are also watched."""
     (Path(folder) / "sitecustomize.py").write_text(_SITE, encoding="utf-8")
     ours = str(Path(__file__).resolve().parents[3])
-    return os.pathsep.join(
-        [folder, *([ours] if "site-packages" not in ours else []), *filter(None, [os.environ.get("PYTHONPATH")])]
-    )
+    paths = (folder, "" if "site-packages" in ours else ours, os.environ.get("PYTHONPATH"))
+    return os.pathsep.join(filter(None, paths))
 
 
 _SITE: Final = """\
