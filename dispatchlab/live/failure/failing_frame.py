@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import linecache
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import reduce
 from traceback import walk_tb
 from types import FrameType
 from typing import Any, Final
@@ -18,6 +18,11 @@ from dispatchlab.live.failure.program_watch import ProgramWatch, position_of, ra
 from dispatchlab.model.failure import Event, operator_name
 
 _PROTOCOLS: Final = ("__torch_function__", "__torch_dispatch__")
+_EXPECTED: Final = re.compile(r"(?:isinstance|type)\(([\w.]+)(?:, |\) (?:is|==|is not|!=) )([\w.]+)")
+_OPERATION: Final = re.compile(
+    r"^\w+ = (?:([\w.]+) [-+*/@%&|^]{1,2} ([\w.]+)|torch\.(?:\w+\.)*(\w+)\(([\w.]+)\b[^()]*\)"
+    r"|([\w.]+)\.(?!as_subclass)(\w+)\([^()]*\))$"
+)
 _FLATTENING: Final = ("__tensor_flatten__", "__tensor_unflatten__")
 
 
@@ -31,6 +36,9 @@ def events_of_frames(error: BaseException, watch: ProgramWatch) -> tuple[Event, 
             with suppress(Exception):
                 for event in _events(frame, watch, error):
                     found.setdefault((event.kind, event.subject, event.detail), event)
+        with suppress(Exception):
+            for event in _lost_classes(error, frames):
+                found.setdefault((event.kind, event.subject, ""), event)
     if called := _called_operator(error):
         found["calling", called, ""] = Event("calling", called)
     return tuple(found.values())
@@ -55,8 +63,6 @@ def _events(frame: FrameType, watch: ProgramWatch, error: BaseException) -> Iter
     if frame.f_code.co_name in _PROTOCOLS and "func" in frame.f_locals:
         at = position_of(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
         yield Event("handling", _function_name(frame.f_locals["func"]), frame.f_code.co_name, at)
-    if isinstance(error, AssertionError):
-        yield from _lost_classes(frame)
     if isinstance(error, AttributeError):
         owner = type(error.obj)
         if issubclass(owner, torch().Tensor) and owner.__module__.partition(".")[0] != "torch":
@@ -104,36 +110,42 @@ def _function_name(function: Any) -> str:
     return str(resolve_name(function) or getattr(function, "__name__", function))
 
 
-def _lost_classes(frame: FrameType) -> Iterator[Event]:
-    """Return the tensors that an assertion expects to have a subclass, but do not have it."""
-    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-    scope = {**frame.f_globals, **frame.f_locals}
-    for node in ast.walk(ast.parse(line)):
-        match node:
-            case ast.Call(func=ast.Name(id="isinstance"), args=[value, kind]):
-                pass
-            case ast.Compare(left=ast.Call(func=ast.Name(id="type"), args=[value]), comparators=[kind]):
-                pass
-            case _:
-                continue
-        wanted, given = (_value(part, scope) for part in (kind, value))
-        subclass = isinstance(wanted, type) and issubclass(wanted, torch().Tensor)
-        if subclass and isinstance(given, torch().Tensor) and not isinstance(given, wanted):
-            yield Event("lost subclass", wanted.__name__, f"{ast.unparse(value)} = {_made_by(frame, value)}")
+def _lost_classes(error: BaseException, frames: Sequence[FrameType]) -> Iterator[Event]:
+    """Return the tensors that an assertion, or an attribute, expects to have a subclass, but do not have it."""
+    tensor = torch().Tensor
+    if isinstance(error, AttributeError) and type(error.obj) is tensor:
+        for made, scope in _assigned(frames, error.obj):
+            for left, right, function, first, own, method in _OPERATION.findall(made):
+                names = (left, right, first, own) if hasattr(tensor, function or method or "add") else ()
+                kinds = [
+                    type(value) for value in (_value(name, scope) for name in names) if hasattr(value, str(error.name))
+                ]
+                yield from (Event("lost subclass", kind.__name__, made) for kind in filter(_has_handler, kinds))
+    line = linecache.getline(frames[-1].f_code.co_filename, frames[-1].f_lineno)
+    for names in _EXPECTED.findall(line) if isinstance(error, AssertionError) else ():
+        given, wanted = (_value(name, {**frames[-1].f_globals, **frames[-1].f_locals}) for name in names)
+        if _has_handler(wanted) and isinstance(given, tensor) and not isinstance(given, wanted):
+            yield Event("lost subclass", wanted.__name__, next((made for made, _ in _assigned(frames, given)), ""))
 
 
-def _value(part: ast.expr, scope: dict[str, Any]) -> Any:
+def _has_handler(kind: Any) -> bool:
+    """Return whether a value is a class of tensors with a handler that is not PyTorch's."""
+    bases = kind.__mro__ if isinstance(kind, type) and issubclass(kind, torch().Tensor) else ()
+    own = [vars(base) for base in bases if base.__module__.partition(".")[0] != "torch"]
+    return any(protocol in names for names in own for protocol in _PROTOCOLS)
+
+
+def _assigned(frames: Sequence[FrameType], value: object) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return the last line of each frame that assigned a value to a name, and the variables, the innermost first."""
+    for frame in reversed(frames):
+        scope = {**frame.f_globals, **frame.f_locals}
+        numbers = range(frame.f_lineno - 1, frame.f_code.co_firstlineno - 1, -1)
+        lines = (linecache.getline(frame.f_code.co_filename, number).partition("  #")[0].strip() for number in numbers)
+        assigned = (line for line in lines if " = " in line and scope.get(line.partition(" = ")[0]) is value)
+        yield from ((line, scope) for line in [*assigned][:1])
+
+
+def _value(name: str, scope: dict[str, Any]) -> Any:
     """Return the value of a name or an attribute, without repeating calls."""
-    if isinstance(part, ast.Name):
-        return scope.get(part.id)
-    return getattr(_value(part.value, scope), part.attr, None) if isinstance(part, ast.Attribute) else None
-
-
-def _made_by(frame: FrameType, value: ast.expr) -> str:
-    """Return the last expression that was assigned to a name before the failing line."""
-    if isinstance(value, ast.Name):
-        for number in range(frame.f_lineno - 1, frame.f_code.co_firstlineno - 1, -1):
-            name, equals, made = linecache.getline(frame.f_code.co_filename, number).strip().partition(" = ")
-            if equals and name == value.id:
-                return made
-    return "..."
+    first, *rest = name.split(".")
+    return reduce(lambda value, attribute: getattr(value, attribute, None), rest, scope.get(first))
