@@ -391,6 +391,15 @@ def test_linked_tracebacks_are_one_error(link: str) -> None:
     assert (answer.code, str(answer.at), answer.evidence) == ("WHY606", "/home/anna/geo/b02.py:5", ())
 
 
+def test_a_text_about_a_namespace_that_a_notebook_opens_twice_gives_the_python_form() -> None:
+    answer = why_text(
+        "RuntimeError: Only a single TORCH_LIBRARY can be used to register the namespace geo; please put all of your "
+        "definitions in a single TORCH_LIBRARY block. Previous registration of TORCH_LIBRARY was registered at "
+        "<ipython-input-3-ab12>:2; latest registration was registered at <ipython-input-4-cd34>:2"
+    )
+    assert [trial.fix.text for trial in answer.fixes] == ['torch.library.Library("geo", "FRAGMENT")']
+
+
 def test_a_message_inside_of_a_sentence_is_found_and_gets_no_type() -> None:
     answer = why_text("it says: Could not run 'aten::gelu' with arguments from the 'SparseCPU' ...")
     assert answer.code == "WHY304"

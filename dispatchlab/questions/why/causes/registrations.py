@@ -33,12 +33,9 @@ def defined_twice(words: Words) -> Mapping[str, object]:
 @looks_for("WHY202")
 def library_twice(words: Words) -> Mapping[str, object]:
     """Find the line that opened the namespace, and loaded libraries."""
-    failure, first, in_python = words.failure, short_site(words["first_site"]), ".py" in words["later_site"]
-    return saw(
-        first=first.rpartition("/")[2] if first.startswith("/") else first,
-        second=failure.at if failure.at and in_python else short_site(words["later_site"]),
-        in_python=in_python,
-    )
+    in_python = "torch.library.__init__" in words.failure.stack or bool(re.search(r"\.py|<", words["later_site"]))
+    second = (in_python and words["place"]) or short_site(words["later_site"])
+    return saw(first=re.sub("^/.*/", "", short_site(words["first_site"])), second=second, in_python=in_python)
 
 
 @looks_for("WHY209")
