@@ -251,6 +251,11 @@ User Stack (most recent call last):
             "or the call is under torch.vmap, and the tensor that it writes in place is not batched",
             "print the shapes",
         ),
+        (
+            "Could not run 'aten::_local_scalar_dense' with arguments from the 'Meta' backend.",
+            "asks for a value of a tensor on the device meta: such a tensor has a shape and no data",
+            "call it with tensors on a device with data: device='cpu' in place of 'meta'",
+        ),
         ("what is this", "no known cause", "paste the whole text, from `Traceback` to the error"),
     ],
 )
