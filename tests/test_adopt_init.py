@@ -152,6 +152,26 @@ def test_without_a_record_the_first_scenario_is_an_example(checkout: Path, monke
     assert run("init", "my_ops").exit_code == 2
 
 
+def test_a_workflow_without_a_module_gets_the_check_of_the_module_unless_somebody_edited_it(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing(name: str) -> str:
+        raise NothingToRecordError(name)
+
+    path = checkout / ".github" / "workflows" / "dispatchlab.yml"
+    with monkeypatch.context() as patch:
+        patch.setattr(first_files, "record_module", nothing)
+        run("init", "--ci", "github")
+    before = path.read_text()
+    assert "dispatchlab check" not in before
+    path.write_text(f"# Mine.\n{before}")
+    run("init", "my_ops", "--ci", "github")
+    assert path.read_text() == f"# Mine.\n{before}"
+    path.write_text(before)
+    assert "edited  .github/workflows/dispatchlab.yml" in run("init", "my_ops", "--ci", "github").stdout
+    assert "run: dispatchlab check my_ops" in path.read_text()
+
+
 @pytest.mark.parametrize("text", ["[pytest\n", "[tool.pytest]\nx = [\n"])
 def test_a_configuration_that_cannot_be_read_is_a_sentence(checkout: Path, text: str) -> None:
     (checkout / ("pytest.ini" if text.startswith("[pytest") else "pyproject.toml")).write_text(text)

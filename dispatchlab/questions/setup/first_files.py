@@ -1,12 +1,13 @@
 """The files that `dispatchlab init` writes: a folder with a scenario and its golden file, and a workflow.
 
-Existing files are kept; pytest's configuration gets the options that it lacks, and keeps its other lines.
+Existing files are kept; pytest's configuration gets the options that it lacks, and keeps its other lines. A workflow
+that an earlier run wrote without a module gets the check of the module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -143,7 +144,10 @@ def plan(
     planned = [scenario_file, _planned(root, golden_path, text, "its golden file")]
     if ci != "none":
         text = workflow(folder, name, sarif=ci == "sarif")
-        planned.append(_planned(root, ".github/workflows/dispatchlab.yml", text, "runs it on GitHub"))
+        file = _planned(root, ".github/workflows/dispatchlab.yml", text, "runs it on GitHub")
+        if name is not None and file.text in {workflow(folder, None, sarif=sarif) for sarif in (True, False)}:
+            file = replace(file, action="edited", text=text)  # an earlier run knew no module to check
+        planned.append(file)
     wanted: dict[str, str | list[str]] = {} if configured else {SCENARIOS: [folder], EXPECT: expect}
     if name is not None:
         wanted[RECORDS] = [path]
