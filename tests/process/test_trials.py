@@ -457,6 +457,20 @@ def test_a_wrong_gradient_names_the_function_that_makes_it(tried: Try) -> None:
     assert "the Autograd kernel of own::loss at module0.py:19 are not the derivative" in of["own::loss"]
 
 
+SWAPPED = """
+import torch
+@torch.library.custom_op("own::mix", mutates_args=())
+def mix(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor: return 2 * x + 3 * w + b
+mix.register_fake(lambda x, w, b: torch.empty_like(x))
+mix.register_autograd(lambda ctx, g: (g * 3, g * 2, g))
+"""
+
+
+def test_a_wrong_gradient_names_the_arguments_whose_gradients_are_wrong(tried: Try) -> None:
+    (found,) = findings(tried(SWAPPED))
+    assert (found.code, ", by its gradient for x and w; found by" in found.message) == ("WHY532", True)
+
+
 OPTIONAL = """
 import torch
 def save(ctx, inputs, output): ctx.save_for_backward(*inputs)

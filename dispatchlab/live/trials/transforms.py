@@ -135,8 +135,15 @@ def _check_gradient(subject: Subject, given: Inputs, _: Inputs) -> None:
         if abs(first - wanted) > allowed or abs(bend) > allowed:
             continue
         if abs(wanted - found) > allowed:
+            names = [name for name, value in subject.named(graded) for one in tensors_of(value) if one.requires_grad]
+            wrong = []
+            for name, grad, way in zip(names, grads, directions, strict=True):
+                alone = partial(_along, subject, exact, [each * (each is way) for each in directions], places, weights)
+                of_one = 0.0 if grad is None else _dot(grad, way)
+                wrong += [name] * (abs((alone(near) - alone(-near)) / (2 * near) - of_one) > allowed)
             slopes = f"a slope of {found:.4g} where finite differences give {wanted:.4g}"
-            raise WrongResultError(f"the backward of {subject.name} gives {slopes}")
+            whose = f", by its gradient for {' and '.join(wrong)}" if len(names) > 1 and wrong else ""
+            raise WrongResultError(f"the backward of {subject.name} gives {slopes}{whose}")
         if precision == _STEPS[0][0]:
             _check_second(subject, exact, leaves)
         return
