@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dispatchlab.errors import RequestError
 from dispatchlab.model.profile import bundled_profiles
-from dispatchlab.questions.setup.defects import NoProgramRanError, defects_found, known_defects
+from dispatchlab.questions.setup.defects import defects_found, known_defects
 from tools.defects import DEFECTS, PAGE, PROGRAMS, SCENARIOS, Defect, has
 
 
@@ -36,5 +37,5 @@ def test_programs_that_cannot_be_run_say_nothing_of_pytorch() -> None:
     found = defects_found("2.99", raised)
     assert [defect.found for defect in found] == [True, *[None] * (len(others) - 1), False]
     assert (found[0].name, found[0].said, found[1].said) == (first.name, "a slot is stale", "ImportError: no module")
-    with pytest.raises(NoProgramRanError, match=rf"on PyTorch 2.99, such as: {first.name}: ImportError: no module$"):
+    with pytest.raises(RequestError, match=rf"on PyTorch 2.99, such as: {first.name}: ImportError: no module$"):
         defects_found("2.99", ["ImportError: no module"] * len(found))

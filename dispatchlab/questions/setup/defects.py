@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 
-from dispatchlab.errors import DispatchLabError, RequestError, nearest
+from dispatchlab.errors import RequestError, nearest
 from dispatchlab.processes import check_fork
 from dispatchlab.views.blocks import Code, Line
 from dispatchlab.views.formatting import counted
@@ -17,15 +17,6 @@ _SITE = "https://dispatchlab.github.io/dispatchlab/"
 _FOUND = "SystemExit: defect: "
 TIMEOUT_S = 300.0
 """How long one program may take; importing Inductor on a busy machine is the longest part."""
-
-
-class NoProgramRanError(DispatchLabError):
-    """No program of a defect could be run."""
-
-    torch: str
-    why: str
-
-    template = "no program of a known defect could be run on PyTorch {torch}, such as: {why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +69,7 @@ def run_defects() -> tuple[str, tuple[KnownDefect, ...]]:
 
     Raises:
         NoForkError: this system cannot copy a process.
-        NoProgramRanError: none of the programs could be run.
+        RequestError: none of the programs could be run.
         DispatchLabError: PyTorch cannot be imported.
     """
     from dispatchlab.live.worker.engine import LiveEngine
@@ -95,11 +86,12 @@ def defects_found(version: str, raised: Sequence[str]) -> tuple[KnownDefect, ...
     """Return the known defects with the errors of their programs, in the order of `known_defects`.
 
     Raises:
-        NoProgramRanError: none of the programs could be run.
+        RequestError: none of the programs could be run.
     """
     found = tuple(_with(defect, error) for defect, error in zip(known_defects(), raised, strict=True))
     if all(defect.found is None for defect in found):
-        raise NoProgramRanError(version, f"{found[0].name}: {found[0].said}")
+        first = f"{found[0].name}: {found[0].said}"
+        raise RequestError(f"no program of a known defect could be run on PyTorch {version}, such as: {first}")
     return found
 
 
