@@ -264,7 +264,7 @@ def test_a_counterexample_is_shown_and_taken_over() -> None:
         text = shown(app, "#check-text")
         assert text.startswith("order-dependent")
         assert "\none order\n  +2 Composite" in text
-        assert "\nthe other\n  +1 Composite" in text
+        assert "\nthe other order\n  +1 Composite" in text
         assert "\ncause: " in text
         await press(app, pilot, "enter")
         counterexample = app.report.exploration.counterexample
