@@ -71,11 +71,11 @@ def why(
     note_passed_on(program[program[0] == "-m"], program[1:], "--format")
     outcome = why_program(program)
     if outcome.answer is not None:
-        failed, _, by_torch = outcome.answer.error.partition("UserWarning: ")
+        failed, _, lost = outcome.answer.error.partition("UserWarning: ")
         warned = not (outcome.exit_code or failed)
         if warned:
-            told = "PyTorch warned about an autograd kernel" if by_torch else "an operator wrote an undeclared argument"
-            click.echo(f"dispatchlab why: the program ended well, but {told}", err=True)
+            what = "PyTorch warned of a missing autograd kernel" if lost else "an operator wrote an undeclared argument"
+            click.echo(f"dispatchlab why: the program ended well, but {what}", err=True)
         _show_and_exit(format, outcome.answer, outcome.exit_code or int(not warned))
     if not outcome.exit_code:
         click.echo("dispatchlab why: the program ended well; nothing to explain", err=True)

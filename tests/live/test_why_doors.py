@@ -468,7 +468,7 @@ def test_a_program_that_ends_well_with_a_warning_about_autograd_has_an_answer(en
     cause = "cause: backward reached quiet::double, which has no autograd formula, defined at program.py:3\n"
     assert (ended.returncode, ended.stdout.startswith(cause)) == (0, True), ended.stdout
     assert "WHY501 a custom operator without a formula" in ended.stdout
-    note = "dispatchlab why: the program ended well, but PyTorch warned about an autograd kernel\n"
+    note = "dispatchlab why: the program ended well, but PyTorch warned of a missing autograd kernel\n"
     assert ended.stderr.endswith(note)
 
 
