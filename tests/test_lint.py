@@ -25,6 +25,7 @@ from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import lint as run_rules
 from dispatchlab.questions.lint.run import lint_source
 from dispatchlab.questions.sources.replay_on_lab import for_registry
+from dispatchlab.registries.debug_text import in_its_language
 from dispatchlab.registries.model import RecordedKernel, RecordedOperator, registry_of
 from dispatchlab.views.as_json import as_json
 from tests.command_line import run
@@ -153,6 +154,44 @@ def test_a_dangling_overload_is_reported_with_the_nearest_overload(tmp_path: Pat
     path.write_text(f"claim: x\nregistrations:\n{''.join(names)}  - impl: own::add.Tensr\n    dispatch: CPU\n")
     (finding,) = lint(path, select=("DL001",)).findings
     assert finding.fix == 'lib.impl("own::add.Tensor", fn, "CPU")'
+
+
+@pytest.mark.parametrize(
+    ("debug", "fix"),
+    [
+        ("own/ops.py:7", 'lib.impl("own::scale", fn, "CPU")'),
+        ("own/ops.cu:7", 'm.impl("scale", fn) in TORCH_LIBRARY_IMPL(own, CPU, m)'),
+    ],
+)
+def test_the_fix_of_a_registration_is_in_its_language(tmp_path: Path, debug: str, fix: str) -> None:
+    path = tmp_path / "own.yaml"
+    impl = f"  - impl: own::scales\n    dispatch: CPU\n    debug: {debug}\n"
+    path.write_text(f"claim: x\nregistrations:\n  - def: own::scale(Tensor x) -> Tensor\n{impl}")
+    (finding,) = lint(path, select=("DL001",)).findings
+    assert finding.fix == fix
+
+
+@pytest.mark.parametrize(
+    ("fix", "in_cpp"),
+    [
+        (
+            'lib.define("f(...) -> ..."), or import the package that defines it first',
+            'm.def("f(...) -> ...") in TORCH_LIBRARY(own, m), or import the package that defines it first',
+        ),
+        (
+            'lib.impl("f", fn, "CPU") on a library of other',
+            'm.impl("f", fn) in TORCH_LIBRARY_IMPL(other, CPU, m)',
+        ),
+        (
+            'lib.impl("f", fn, "Autograd", allow_override=True), where fn applies a torch.autograd.Function',
+            'm.impl("f", fn) in TORCH_LIBRARY_IMPL(own, Autograd, m), where fn applies a torch::autograd::Function',
+        ),
+    ],
+)
+def test_a_fix_has_the_calls_of_cpp_only_if_every_line_is_in_cpp(fix: str, in_cpp: str) -> None:
+    assert in_its_language(fix, ["registered at a.cpp:1", "registered at /b/c.cu:22"], "own") == in_cpp
+    assert in_its_language(fix, ["registered at a.cpp:1", "registered at b.py:22"], "own") == fix
+    assert in_its_language(fix, ["registered at the console"], "own") == fix
 
 
 def test_the_locations_of_a_finding_start_at_the_root_of_the_checkout(

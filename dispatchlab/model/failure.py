@@ -43,6 +43,7 @@ EventKind: TypeAlias = Literal[
     "lost subclass",
     "lost attribute",
     "fake differs",
+    "fake body",
     "ignores strides",
     "wrote nothing",
     "replaced",

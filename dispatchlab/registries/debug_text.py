@@ -58,6 +58,35 @@ def sites_in(debug: str) -> Iterator[tuple[str, int]]:
             yield found["path"], int(found["line"])
 
 
+_CPP = (".cpp", ".cc", ".cxx", ".cu", ".mm", ".h", ".hpp", ".cuh")
+_IMPL = re.compile(
+    r'(?:lib = torch\.library\.Library\("(\w+)", "IMPL"\); )?lib\.impl\("(?:(\w+)::)?([\w.]+)", (\w+), "(\w+)"'
+    r"(?:, allow_override=True)?\)(?: on a library of (\w+))?"
+)
+
+
+def in_its_language(fix: str, debugs: Iterable[str], namespace: str) -> str:
+    """Return a fix with the calls of C++, for registrations of C++.
+
+    Args:
+        fix: the fix, with the calls of Python.
+        debugs: the debug texts of the registrations.
+        namespace: the namespace of the operator.
+    """
+    paths = [path for debug in debugs for path, _ in sites_in(debug)]
+    if not paths or not all(path.endswith(_CPP) for path in paths):
+        return fix
+
+    def impl(call: re.Match[str]) -> str:
+        library, qualified, name, kernel, key, other = call.groups()
+        return (
+            f'm.impl("{name}", {kernel}) in TORCH_LIBRARY_IMPL({other or qualified or library or namespace}, {key}, m)'
+        )
+
+    fix = re.sub(r'lib\.define\(("[^"]*")\)', rf"m.def(\1) in TORCH_LIBRARY({namespace}, m)", _IMPL.sub(impl, fix))
+    return fix.replace("torch.autograd.Function", "torch::autograd::Function")
+
+
 def _path_in(debug: str) -> str | None:
     """Return the path of the call that registered, with slashes; None when the text names none."""
     return next((path.replace("\\", "/") for path, _ in sites_in(debug)), None)

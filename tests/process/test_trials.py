@@ -166,6 +166,11 @@ def test_a_fake_that_gives_something_else_is_found_on_transposed_inputs_too(trie
     assert (
         "dtype torch.float32 where the kernel gives torch.float16" in runs(answer)["own::half", "fake"].raised[0].text
     )
+    assert {finding.operator: finding.fix for finding in findings(answer)} == {
+        "own::half": 'torch.library.register_fake("own::half", lambda x: torch.empty_like(x, dtype=torch.float16))',
+        "own::mask": 'torch.library.register_fake("own::mask", lambda x: x.new_empty((x.shape[0], x.shape[1])))',
+        "own::rows": 'torch.library.register_fake("own::rows", lambda x: x.new_empty((x.shape[1],)))',
+    }
 
 
 GONE = """
@@ -360,6 +365,27 @@ library.impl("plain", lambda x: x + 1, "CPU")
         ("registered at module0.py:3",),
         Level.WARNING,
     )
+
+
+IN_CPP = """
+import torch
+low = torch._C._dispatch_library("DEF", "own", "", "own.cpp", 34)
+low.define("same(Tensor x) -> Tensor", "")
+low.define("double_it(Tensor x) -> Tensor", "")
+kernels = torch._C._dispatch_library("IMPL", "own", "CPU", "own.cpp", 45)
+kernels.impl("same", "CPU", lambda x: x)
+kernels.impl("double_it", "CPU", lambda x: x.mul_(2).clone())
+@torch.library.register_fake("own::double_it")
+def fake(x): return torch.empty_like(x)
+"""
+
+
+def test_a_kernel_in_cpp_is_named_by_its_own_line_and_fixed_in_cpp(tried: Try) -> None:
+    found = {one.code: one for one in trials_answer(tried(IN_CPP), ("module0",), whole=False).findings}
+    alias, write = found["WHY612"], found["WHY421"]
+    assert alias.owners == write.owners == ("registered at own.cpp:45",)
+    assert alias.message.startswith("own::same returns x, or a view of it, defined at own.cpp:34: ")
+    assert write.fix == 'm.def("double_it(Tensor(a!) x) -> Tensor") in TORCH_LIBRARY(own, m)'
 
 
 GRADIENTS = """

@@ -58,7 +58,7 @@ def fake_body(name: str, error: BaseException, watch: ProgramWatch) -> str:
     if call is None or _overload(call.operator) is None:
         return ""
     with suppress(TimeoutError, CopyEndedError):
-        return str(in_a_copy(lambda: _body(call), _LONGEST_S))
+        return str(in_a_copy(lambda: body_of(call), _LONGEST_S))
     return ""
 
 
@@ -104,7 +104,7 @@ def _kept_call(name: str, watch: ProgramWatch) -> Call | None:
     return Call(getattr(packet, packet.overloads()[0]), *kept[0])
 
 
-def _body(call: Call) -> str:
+def body_of(call: Call) -> str:
     """Return the body; runs in a process that may crash."""
     overload = _overload(call.operator)
     first = _results(overload, call, 0, 0)

@@ -63,11 +63,12 @@ def _facts(name: str, dump: str) -> OperatorFacts:
             kernels.setdefault(found[1], found[2].removeprefix("registered at "))
     functions = _functions(name.partition(".")[0])
     made, fake, backward = (functions.get(key) for key in ("custom_op", "fake", "backward"))
+    in_cpp = not re.search(r"\.py:|/pytorch/", head.get("debug", ""))
     return OperatorFacts(
         name,
         schema=head.get("schema", "") if head.get("schema") != "(none)" else "",
         kernels=kernels,
-        site=line_of(made) if made is not None else "",
+        site=line_of(made) if made is not None else head.get("debug", "") if in_cpp else "",
         custom_op=made is not None,
         fake=(line_of(fake) or "a place that is not known") if fake is not None else "",
         empty_fake=_is_empty_fake(fake),

@@ -16,11 +16,12 @@ from typing import Final
 
 import torch
 
+from dispatchlab.live.failure.fake_body import Call, body_of
 from dispatchlab.live.failure.program_watch import frames_of, raised_of
 from dispatchlab.live.introspection.process_copies import ProcessCopy, Say, how_it_ended
 from dispatchlab.live.trials import behaviour, transforms
 from dispatchlab.live.trials.inputs import KEPT, NothingTriedError
-from dispatchlab.live.trials.subject import NotNeededError, Subject, Trial
+from dispatchlab.live.trials.subject import NotNeededError, Subject, Trial, WrongResultError
 from dispatchlab.model.failure import Raised
 from dispatchlab.model.trial_run import TrialRun
 
@@ -166,6 +167,8 @@ def run_trial(subject: Subject, name: str) -> TrialRun:
         return outcome(status="not needed" if isinstance(nothing, NotNeededError) else "no input", why=str(nothing))
     except Exception as error:
         frames, stack = frames_of(error, subject.watch)
+        if name == "fake" and isinstance(error, WrongResultError) and (now := subject.now):
+            subject.watch.note("fake body", subject.name, body_of(Call(subject.op, now.positional, now.named)))
         return outcome(
             status="failed",
             device=subject.reached,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
 from textwrap import shorten
 
 from dispatchlab.model.registration import describe, shown_text
@@ -18,48 +21,12 @@ from dispatchlab.registries.debug_text import owner
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.views.formatting import first_of
 
-_ORDER = Kind(
-    str(Question.ORDER),
-    "order-dependent",
-    Level.ERROR,
-    "Two orders of the same registrations lead to different dispatchers.",
-    "Which module is imported first is up to others: a user, a test runner, an import that is added elsewhere. A model "
-    "then computes something else, without an error.",
-    "Register each kernel once. Or write an import of one module into the other module: then one order is possible.",
-    "What a package registers in an order of imports that was not run, and what is not compared.",
-)
-_UPGRADE = Kind(
-    str(Question.UPGRADE),
-    "changed-by-an-upgrade",
-    Level.WARNING,
-    "The newest PyTorch that dispatchlab knows does something else with these registrations.",
-    "It is what users get with the next `pip install`.",
-    "Register what that PyTorch accepts; `dispatchlab diff A B --for RECORD` shows all that changes.",
-    "Whether a kernel computes the same there.",
-)
-_DRIFT = Kind(
-    str(Question.DRIFT),
-    "other-than-recorded",
-    Level.WARNING,
-    "The package registers something else than its committed record says.",
-    "A kernel or a schema that comes, goes or changes is seen by every user, and a review should see it.",
-    "Where it is meant, record the package again, and commit the record.",
-    "Whether the change is meant. Which function a kernel is: a record has only the line that registers the kernel.",
-)
-_TRIALS = Kind(
-    str(Question.TRIALS),
-    "failed-trial",
-    Level.WARNING,
-    "An operator was run, and it failed in a way whose cause is not known.",
-    "A call of a user fails in the same way.",
-    "Read the exception; `dispatchlab why PROGRAM.py` shows more of a program that makes the same call.",
-    "Whether the inputs are those that the operator is meant for, where they were generated.",
-)
 
-
+@cache
 def kinds() -> Mapping[str, Kind]:
     """Return the kinds of findings that are not lint rules, by code: the questions, and the causes of failures."""
-    found = {kind.code: kind for kind in (_ORDER, _TRIALS, _UPGRADE, _DRIFT)}
+    entries = tomllib.loads((files(__package__) / "kinds.toml").read_text(encoding="utf-8"))
+    found = {code: Kind(code=code, level=Level(entry.pop("level")), **entry) for code, entry in entries.items()}
     for cause in causes():
         name = re.sub(r"[^a-z0-9]+", "-", cause.title.lower().replace("'s", "s")).strip("-")
         name = re.sub(r"^(a|an|the)-", "", name)
@@ -87,7 +54,7 @@ def import_findings(imports: ImportComparison) -> Iterator[Finding]:
     for one in imports.differences:
         operator = next((word for word in one.what.split() if "::" in word), "")
         owners = tuple(f"registered at {site}" for site in one.sites)
-        yield Finding(_ORDER.code, operator, None, one.cause, owners, Level.ERROR, fix=one.fix)
+        yield Finding(str(Question.ORDER), operator, None, one.cause, owners, Level.ERROR, fix=one.fix)
 
 
 # -- upgrade
@@ -103,7 +70,7 @@ def upgrade_findings(found: PackageUpgrade, scenario: Scenario, *, to: str) -> I
 
     def finding(operator: str, message: str, level: Level, cause: str, fix: str = "", debug: str = "") -> Finding:
         owners = tuple(filter(None, (debug or debugs.get(operator, ""),)))
-        return Finding(_UPGRADE.code, operator, None, message, owners, level, cause, fix)
+        return Finding(str(Question.UPGRADE), operator, None, message, owners, level, cause, fix)
 
     for each in found.refused:
         registration = by_text.get(each.registration)
@@ -162,7 +129,7 @@ def drift_findings(found: RecordCheck) -> Iterator[Finding]:
         alike = f"{found.file} {change.kind} {change.registration}: {values}".replace(change.operator or " ", "")
         message = f"{change.registration} {change.kind} since {found.file} was recorded{values and f': {values}'}"
         yield Finding(
-            _DRIFT.code,
+            str(Question.DRIFT),
             change.operator or "",
             None,
             message,

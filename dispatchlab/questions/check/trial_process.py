@@ -31,12 +31,13 @@ from dispatchlab.live.recording.record_package import PackageRecord
 from dispatchlab.live.trials.inputs import InputsError, noted_inputs, read_inputs
 from dispatchlab.live.trials.subject import Subject
 from dispatchlab.live.trials.trials import COMPILED, TRIALS, run_all_trials, run_trials
-from dispatchlab.model.failure import Event, Failure, Fix, Raised, Trial
+from dispatchlab.model.failure import Event, Failure, Fix, Position, Raised, Trial
 from dispatchlab.model.names import is_chosen
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.processes import NoForkError
 from dispatchlab.questions.check.trials import Run, TrialRequest, TrialsFailedError
 from dispatchlab.questions.why.diagnose import Answer, diagnose
+from dispatchlab.registries.debug_text import sites_in
 from dispatchlab.registries.model import read_dump
 
 _ALL_TRIALS: Final = 40
@@ -55,6 +56,8 @@ _failed_imports: Final[list[Run]] = []
 _BACKENDS: Final = ("CPU", "CUDA", "MPS", "XPU", "HPU", "XLA", "MTIA", "PrivateUse1")
 _SERVED: Final = ("aten::relu", "aten::trace")  # a fallback serves one of them, as few backends have both
 _ABOUT: Final = ("define", "impl", "custom_op")
+_MADE_FOR: Final = {"fake": "register_fake", "backward": "register_autograd", "vmap": "register_vmap"}
+"""The events that registered what a trial tests."""
 
 
 def facts_and_trials(request: TrialRequest) -> PackageFacts:
@@ -262,8 +265,21 @@ def _answer(run: TrialRun, watch: ProgramWatch, attempt: Callable[[Fix], Trial] 
         stack=run.stack,
         device=privateuse1_name(),
         call="" if run.trial == "import" else f"torch.ops.{packet.replace('::', '.')}{run.inputs or '(...)'}",
+        fake_body=lambda _: next((event.detail for event in run.events if event.kind == "fake body"), ""),
     )
-    return diagnose(failure, attempt)
+    answer = diagnose(failure, attempt)
+    return replace(answer, at=answer.at or _registered_at(run))
+
+
+def _registered_at(run: TrialRun) -> Position | None:
+    """Return the line that registered what a trial tests, else the operator; None if unknown."""
+    functions = [event for event in run.events if event.kind == "function" and event.detail == run.trial]
+    tested = [*functions, *(event for event in run.events if event.kind == _MADE_FOR.get(run.trial))]
+    made = [event for event in run.events if event.kind in _ABOUT and event.detail != "Meta"]  # a fake kernel, too
+    at = next((event.at for event in (*tested, *made) if event.at is not None), None)
+    facts = InstalledRegistry().operator(run.operator) if at is None else None
+    sites = () if facts is None else (*map(facts.kernels.get, (*_BACKENDS, *facts.kernels)), facts.site)
+    return at or next((Position(path, line) for debug in sites for path, line in sites_in(debug or "")), None)
 
 
 def _try_fix(fix: Fix, *, run: TrialRun, subject: Subject) -> Trial:

@@ -12,12 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.failure import Position
 from dispatchlab.model.trial_run import NO_KERNEL, TrialRun
 from dispatchlab.questions.check.report import Answer as Answered
 from dispatchlab.questions.check.report import Question
 from dispatchlab.questions.lint.rule import Finding, Level
 from dispatchlab.questions.why.diagnose import Answer
+from dispatchlab.registries.debug_text import in_its_language
 from dispatchlab.views.formatting import counted, first_of
 
 if TYPE_CHECKING:
@@ -32,12 +32,6 @@ _ERRORS: Final = ("signature", "call", "schema", "fake", "backward", "import", "
 
 NO_INPUT: Final = "no input"
 """The beginning of the note about operators that were not called."""
-
-_MADE: Final = ("custom_op", "define", "impl", "register_fake")
-"""Events that registered something for an operator."""
-
-_MADE_FOR: Final = {"fake": "register_fake", "backward": "register_autograd", "vmap": "register_vmap"}
-"""The events that registered what a trial tests."""
 
 Run: TypeAlias = tuple[TrialRun, Answer | None]
 """A trial of an operator, and the cause where it failed."""
@@ -174,14 +168,6 @@ def _operators_by(runs: Iterable[TrialRun], text: Callable[[TrialRun], str]) -> 
     return found
 
 
-def _registered_at(run: TrialRun) -> Position | None:
-    """Return the line that registered what a trial tests, else the operator; None if unknown."""
-    functions = [event for event in run.events if event.kind == "function" and event.detail == run.trial]
-    tested = [*functions, *(event for event in run.events if event.kind == _MADE_FOR.get(run.trial))]
-    made = [event for event in run.events if event.kind in _MADE]
-    return next((event.at for event in (*tested, *made) if event.at is not None), None)
-
-
 def _from_package(text: str) -> str:
     """Return a text in which paths start at the package or at the current folder, as those of lint do."""
     for folder in sorted({*sys.path, os.getcwd()}, key=len, reverse=True):
@@ -198,16 +184,18 @@ def finding_of(run: TrialRun, answer: Answer) -> Finding:
     """Return the finding of a failed trial."""
     level = Level.ERROR if run.trial in _ERRORS and answer.code != "WHY401" else Level.WARNING
     message = _from_package(answer.cause.removeprefix("no known cause of the dispatcher: "))
-    at = answer.at or _registered_at(run)
+    at = answer.at
     on = f" on {run.device}" if run.device not in ("", "cpu") else ""
     same = message if run.trial == "import" else at if "RecursionError" in run.error else run.operator
+    owners = () if at is None else (f"registered at {_from_package(str(at))}",)
+    fix = _from_package("; ".join(trial.fix.text for trial in answer.fixes[:2]))
     return Finding(
         answer.code or "trials",
         run.operator,
         None,
         f"{message}; found by the trial {run.trial}{on} with {run.inputs}" if run.inputs else message,
-        () if at is None else (f"registered at {_from_package(str(at))}",),
+        owners,
         Level.INFORMATION if _lacks(run, answer) else level,
         f"{answer.code} {same}",
-        _from_package("; ".join(trial.fix.text for trial in answer.fixes[:2])),
+        in_its_language(fix, owners, run.operator.partition("::")[0]),
     )

@@ -12,7 +12,7 @@ from dispatchlab.questions.lint.kernel_rules import COMPOSITE, parsed_schema
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.registries.backend_coverage import Way, called_out
 from dispatchlab.registries.builds import backend_named, is_in_tree
-from dispatchlab.registries.debug_text import Packages, file_in, owner, sites_in
+from dispatchlab.registries.debug_text import Packages, file_in, owner
 from dispatchlab.registries.model import RecordedKernel, RecordedOperator
 from dispatchlab.registries.overlay import Overlay
 
@@ -56,12 +56,10 @@ def _with_tensors(subject: Subject, packages: Packages) -> dict[DispatchKey, lis
     return {key: them for key, them in brought(subject, packages).items() if not _lacks(subject, _FACTORIES[0], key)}
 
 
-def _register(operator: RecordedOperator, key: DispatchKey, debug: str) -> str:
-    """Return the call that registers a kernel, in the language of the line that registered the backend."""
+def _register(operator: RecordedOperator, key: DispatchKey) -> str:
+    """Return the call that registers a kernel."""
     namespace, name = operator.name.namespace, operator.name.without_namespace
-    if any(path.endswith(".py") for path, _ in sites_in(debug)):
-        return f'lib = torch.library.Library("{namespace}", "IMPL"); lib.impl("{name}", fn, "{key}")'
-    return f'm.impl("{name}", fn) in TORCH_LIBRARY_IMPL({namespace}, {key}, m)'
+    return f'lib = torch.library.Library("{namespace}", "IMPL"); lib.impl("{name}", fn, "{key}")'
 
 
 def beside(
@@ -91,7 +89,7 @@ def _no_factory(subject: Subject, _: Iterable[RecordedOperator]) -> Iterator[Fou
                 "of a device with it: torch.empty raises, and a CPU fallback recurses",
                 (debug,),
                 cause=str(key),
-                fix=_register(operator, key, debug),
+                fix=_register(operator, key),
             )
 
 
@@ -120,7 +118,7 @@ def _behind_fallback(subject: Subject, _: Iterable[RecordedOperator]) -> Iterato
                 (fallback.debug,),
                 Level.WARNING if is_view else Level.INFORMATION,
                 cause=str(fallback.key),
-                fix=_register(operator, fallback.key, fallback.debug),
+                fix=_register(operator, fallback.key),
             )
 
 
@@ -149,7 +147,7 @@ def _over_composite(subject: Subject, operators: Iterable[RecordedOperator]) -> 
                 f"inference tensors of {backend} still run the composite one: two implementations of one operator",
                 (kernel.debug, composite.debug),
                 cause=str(kernel.key),
-                fix=f"{_register(operator, backend, kernel.debug)} as well, or drop the {kernel.key} kernel, because "
+                fix=f"{_register(operator, backend)} as well, or drop the {kernel.key} kernel, because "
                 "the operators that the composite one calls have gradients",
             )
 
@@ -170,7 +168,7 @@ def _autograd_alone(subject: Subject, operators: Iterable[RecordedOperator]) -> 
                 f"for {backend}: a redispatch of that kernel raises, and so does each call under torch.inference_mode",
                 (kernel.debug,),
                 cause=str(kernel.key),
-                fix=_register(out, backend, kernel.debug),
+                fix=_register(out, backend),
             )
 
 
@@ -191,7 +189,7 @@ def _for_another_device(subject: Subject, operators: Iterable[RecordedOperator])
                 f"({owner(debug)}): the kernel replaces PyTorch's own in every program that imports the package",
                 (kernel.debug,),
                 cause=str(key),
-                fix=_register(operator, key, kernel.debug),
+                fix=_register(operator, key),
             )
 
 
@@ -250,5 +248,5 @@ def _at_another_key(subject: Subject, operators: Iterable[RecordedOperator]) -> 
                     f"and {other} has no tensors here: no call finds the kernel",
                     (kernel.debug,),
                     cause=str(kernel.key),
-                    fix=_register(operator, right, kernel.debug),
+                    fix=_register(operator, right),
                 )

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from dispatchlab.errors import ParseError, nearest
+from dispatchlab.errors import nearest
+from dispatchlab.questions.lint.kernel_rules import parsed_schema
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.registries.debug_text import Packages, owner, sites_in
 from dispatchlab.registries.model import RecordedOperator
-from dispatchlab.registries.replay import schema_of
 from dispatchlab.views.formatting import first_of
 
 _NEAR = 2
@@ -153,11 +153,7 @@ def _is_named_after(namespace: str, debug: str) -> bool:
 @rule("DL014")
 def _alias_of_nothing(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     for operator in operators:
-        if operator.schema is None:
-            continue
-        try:
-            schema = schema_of(operator.schema)
-        except ParseError:
+        if (schema := parsed_schema(operator)) is None:
             continue
         given = {
             name for one in schema.arguments if one.alias is not None for name in one.alias.before | one.alias.after

@@ -24,7 +24,7 @@ from dispatchlab.questions.sources.find_sources import (
     report_unreadable,
 )
 from dispatchlab.questions.sources.replay_on_lab import for_registry
-from dispatchlab.registries.debug_text import imported_packages, other_owner
+from dispatchlab.registries.debug_text import imported_packages, in_its_language, other_owner
 from dispatchlab.registries.file import python_layer_of
 from dispatchlab.registries.model import Recorded, RecordedOperator, registry_of
 from dispatchlab.registries.overlay import Overlay
@@ -140,7 +140,16 @@ def _run(
     subject: Subject, rules: Sequence[Rule], operators: Sequence[RecordedOperator], names: Collection[str] | None
 ) -> list[Finding]:
     found = {
-        Finding(rule.code, one.operator, one.key, one.message, one.owners, one.level or rule.level, one.cause, one.fix)
+        Finding(
+            rule.code,
+            one.operator,
+            one.key,
+            one.message,
+            one.owners,
+            one.level or rule.level,
+            one.cause,
+            in_its_language(one.fix, one.owners, one.operator.partition("::")[0]),
+        )
         for rule in rules
         for one in rule.check(subject, operators)
         if names is None or one.operator in names
