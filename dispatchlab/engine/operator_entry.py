@@ -132,10 +132,7 @@ class OperatorEntry(NamedTuple):
             present ^= bit
         others = ~wanted
         own = own & others | present & wanted
-        left = {}
-        for entry, bits in held.items():
-            if bits := bits & others:
-                left[entry] = bits
+        left = {entry: kept for entry, bits in held.items() if (kept := bits & others)}
         fill(left, wanted, present, kernels, fallbacks)
         return _new(OperatorEntry, (name, stored, defs, kernels, present, own, left, signatures, tags, names))
 

@@ -89,9 +89,8 @@ def looks_for(code: str) -> Callable[[Look], Look]:
     return register
 
 
-def saw(**words: object) -> Mapping[str, object]:
-    """Return the facts of a function, which rows use as fields."""
-    return words
+saw: Final = dict
+"""Makes the facts of a function, which rows use as fields."""
 
 
 @cache

@@ -10,15 +10,13 @@ from dispatchlab.live.failure.program_watch import OURS, inner_frame, position_o
 from dispatchlab.model.failure import Event, Failure, OperatorFacts, Position, Raised, Registry
 from dispatchlab.registries.model import Recorded
 
-_FRAME: Final = re.compile(r'^\s*File "([^"]+)", line (\d+)(?:, in (.+))?$', re.MULTILINE)
+_FRAME: Final = re.compile(r'^\s*File "([^"]+)", line (\d+)(?:,? in (.+))?$', re.MULTILINE)
 _ERROR: Final = re.compile(
     r"^(?:E\s+)?((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Warning|Interrupt|Exit|Unsupported|"
     r"Failed|Node|NotImplemented))(?:: (.*))?$"
 )
-_MOST_REPEATED: Final = 100
 _WHAT: Final = re.compile(r"^\s*what\(\):\s*")
 _CRASH: Final = re.compile(r"^Fatal Python error: (.+)$")
-_CRASHED_FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+) in (.+)$')
 _BACKTRACE: Final = re.compile(r"^(?:Exception raised from |frame #\d+: )")
 
 
@@ -94,11 +92,11 @@ def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]
         line = _WHAT.sub("RuntimeError: ", lines[index])
         if crash := _CRASH.match(line):
             chain.append(Raised("builtins.RuntimeError", crash[1]))
-            crashed = filter(None, map(_CRASHED_FRAME.match, reversed(lines[index:])))
+            crashed = filter(None, map(_FRAME.match, reversed(lines[index:])))
             own = (at for at in crashed if not re.search(rf"site-packages|/lib/python|^<|^{OURS}", at[1]))
             frames += [position_of(at[1], int(at[2]), at[3]) for at in own]
         elif repeated := re.match(r" *\[Previous line repeated (\d+) more", line):
-            frames += frames[-1:] * min(int(repeated[1]), _MOST_REPEATED)
+            frames += frames[-1:] * min(int(repeated[1]), 100)
         elif frame := _FRAME.match(line):
             file, number, function = frame.groups()
             if "site-packages" not in file and not file.startswith(("torch/", "<")) and "/lib/python" not in file:
