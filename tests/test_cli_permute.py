@@ -484,7 +484,10 @@ def test_a_refusal_that_is_not_expected_is_what_is_not_as_expected(
     result = permute("mine.yaml")
     first, cause, *_ = result.stdout.splitlines()
     assert first.endswith("), NOT as expected: a registration is refused")
-    assert "(mine.yaml:4) exclude one another (duplicate_def; " in cause
+    assert (
+        "(mine.yaml:4) cannot be registered together, because the last one is refused in every order (duplicate_def; "
+        in cause
+    )
     assert result.exit_code == 1
 
 

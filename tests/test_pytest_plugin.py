@@ -180,7 +180,7 @@ KINDS = {
     ),
     "two_defs": (
         f"{HEAD}registrations:\n{DEF.format(debug='def_a')}{DEF.format(debug='def_b')}",
-        "order-independent: def test::foo (def_a) and def test::foo (def_b) exclude one another *",
+        "order-independent: def test::foo (def_a) and def test::foo (def_b) cannot be registered together, *",
     ),
     "schema_mismatch": (
         f"{HEAD}semantics: strict\nregistrations:\n{BAD_DEF}".replace("semantics: torch-2.13\n", ""),

@@ -172,8 +172,10 @@ def test_conflicts_say_who_excludes_whom() -> None:
         "name test::op4 is refused unless another registration comes first"
     )
     two = Conflict((0, 3), "duplicate_def", "twice", asymmetric=True)
-    expected = "name test::op0 and name test::op3 exclude one another (duplicate_def; the last one decides the error)"
-    assert conflict_text(two, found, registrations) == f"{expected}: twice"
+    assert conflict_text(two, found, registrations) == (
+        "name test::op0 and name test::op3 cannot be registered together, because the last one is refused in every "
+        "order (duplicate_def; another order raises another error): twice"
+    )
 
 
 def test_the_summary_counts_what_was_expected_what_was_not_and_what_could_not_be_used() -> None:

@@ -538,7 +538,9 @@ class NeighbourhoodProof:
         """Run sequences over the whole scenario. See Note [Neighbourhoods of a variable]."""
         self.knowledge.check_all_visited()
         random, every = SplitMix64(self.seed), 1 if self.count <= _FEW else _LOOK_EVERY
-        for steps in (self._alone(), self._last(), *(self._random(random, density) for density in _DENSITIES)):
+        alone = [index for member in range(self.count) for index in (member, member)]
+        last = [*self._in_order((1 << self.count) - 1), *alone]  # those that were refused are tried again
+        for steps in (alone, last, *(self._random(random, density) for density in _DENSITIES)):
             far = _Far(self)
             for count, step in enumerate(steps):
                 if self.watch.is_over():
@@ -548,17 +550,6 @@ class NeighbourhoodProof:
                     self.knowledge.observed(far.mask, self.space.observe(far.state), self.space.violations(far.state))
             if not self._looks_as_direct(far.state, far.mask):
                 raise NotReduced("what is observed depends on more than the neighbourhoods show")
-
-    def _alone(self) -> Iterator[int]:
-        """Return a sequence for each single registration."""
-        for index in range(self.count):
-            yield from (index, index)
-
-    def _last(self) -> Iterator[int]:
-        """Return a sequence with each registration after all others; refused registrations are tried again."""
-        yield from self._in_order((1 << self.count) - 1)
-        for index in range(self.count):
-            yield from (index, index)
 
     def _random(self, random: SplitMix64, density: int) -> Iterator[int]:
         for _ in range(max(_STEPS, 2 * self.count)):

@@ -83,14 +83,8 @@ def explore_forkable(
         Interrupted: Ctrl-C; the error has the results so far.
     """
     exploration = _explored(engine, registrations, operators, order, seed, watch or Watch(), least if reduced else None)
-    return replace(exploration, reductions=tuple(_reductions(exploration)))
-
-
-def _reductions(exploration: Exploration) -> Iterator[str]:
-    if exploration.components > 1:
-        yield "partition"
-    if exploration.neighbourhoods:
-        yield "neighbourhoods"
+    used = {"partition": exploration.components > 1, "neighbourhoods": exploration.neighbourhoods}
+    return replace(exploration, reductions=tuple(name for name, is_used in used.items() if is_used))
 
 
 def _explored(
@@ -225,7 +219,7 @@ class _Run:
         conflicts = () if self.sum.counterexample else tuple(dict.fromkeys(self.conflicts))
         never = tuple(sorted(set(self.never))) if self.sum.verdict is Verdict.ORDER_INDEPENDENT else ()
         if self.hidden and self.sum.counterexample is None:
-            self._note(hidden_state_note(self.sum, self.hidden))
+            self.notes[hidden_state_note(self.sum, self.hidden)] = None
         return replace(
             self.sum,
             conflicts=tuple(sorted(conflicts, key=lambda conflict: (len(conflict.members), conflict.members))),
@@ -329,9 +323,6 @@ class _Run:
             return result
         self.hidden += part.operators
         return replace(result, notes=tuple(note for note in result.notes if note != hidden_state_note(result, ())))
-
-    def _note(self, note: str) -> None:
-        self.notes[note] = None
 
 
 def hidden_state_note(result: Exploration, operators: Sequence[OperatorName]) -> str:

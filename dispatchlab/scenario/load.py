@@ -169,7 +169,8 @@ def module_texts(modules: Iterable[Module]) -> Iterator[tuple[str, list[str]]]:
     for module in modules:
         starts = [0, *(at for at, (one, other) in enumerate(pairwise(module.registrations), 1) if other != one + 1)]
         runs = [module.registrations[a:b] for a, b in pairwise([*starts, len(module.registrations)])]
-        yield module.name, [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs if run]
+        texts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs if run]
+        yield module.name, texts
 
 
 T = TypeVar("T")

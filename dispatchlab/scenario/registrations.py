@@ -552,20 +552,12 @@ def _python_code(entry: Entry) -> PythonRegistration:
     from dispatchlab.model.python_layer import PythonRegistration  # costs start-up, and few have any
 
     operator = entry[_OPERATOR]
-    _check_operator(entry.node_of(_OPERATOR), operator)
+    namespace, _, name = operator.partition("::")
+    if not namespace or not name:
+        wanted = "the name of an operator with its namespace"
+        raise expected(wanted, entry.node_of(_OPERATOR), "write namespace::name")
     key, function, site, needs = (entry.get(field, "") for field in (_KEY, _FUNCTION, _SITE, _NEEDS))
     return PythonRegistration(entry[_REGISTRY], operator, key, function, site, needs)
-
-
-def _check_operator(node: Node, operator: str) -> None:
-    """Refuse a name without a namespace.
-
-    Raises:
-        Wrong: the error says what to write instead.
-    """
-    namespace, colons, name = operator.partition("::")
-    if not colons or not namespace or not name:
-        raise expected("the name of an operator with its namespace", node, "write namespace::name")
 
 
 PYTHON = Field(

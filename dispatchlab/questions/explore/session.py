@@ -18,7 +18,7 @@ from dispatchlab.engine.row_reasons import operator_view
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import DispatchLabError, RegistrationError
 from dispatchlab.model.dump_format import parse_table
-from dispatchlab.model.keys import SLOT_OF_KEY, DispatchKey
+from dispatchlab.model.keys import SLOT_OF_KEY
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView, view_of
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence
@@ -240,15 +240,11 @@ class RowChange:
 
 def changed_rows(before: Snapshot, after: Snapshot) -> tuple[RowChange, ...]:
     """Return the rows that differ, in the order of the table; if possible, compare the kernels that calls use."""
-    ours, theirs = (_rows(one) for one in (before, after))
+    tables = (one.table if one.slots is None else one.slots for one in (before, after))
+    ours, theirs = ({key: str(entry) for key, entry in parse_table(table).items()} for table in tables)
     keys = sorted(ours.keys() | theirs.keys(), key=SLOT_OF_KEY.__getitem__)
     pairs = ((key, ours.get(key), theirs.get(key)) for key in keys)
     return tuple(RowChange(str(key), one, other) for key, one, other in pairs if one != other)
-
-
-def _rows(snapshot: Snapshot) -> dict[DispatchKey, str]:
-    table = snapshot.table if snapshot.slots is None else snapshot.slots
-    return {key: str(entry) for key, entry in parse_table(table).items()}
 
 
 # -- the history

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Final, NamedTuple
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import SEMANTICS as MODELLED
+from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.registration import Claim, Def, Fallback, NameOnly, Registration, inner_of, operators_of
-from dispatchlab.model.sequence import StepSequence
-from dispatchlab.model.snapshot import Refusal
+from dispatchlab.model.slot_set import keys_of, slots_of_key
+from dispatchlab.model.snapshot import Refusal, Snapshot
 from dispatchlab.prover.chains import ChainsWithin, Module, keeping, normal
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.limits import WalkOptions
@@ -132,7 +133,7 @@ class _Trial:
         self.engine, self.scenario, self.example, self.scope = engine, scenario, example, scope
         self.outside = tuple(at for at in range(len(scenario.registrations)) if at not in scope)
         self.sequences = example.expected_sequence, example.actual_sequence
-        ran = [step for sequence in self.sequences for step in outcomes(engine, scenario, sequence)]
+        ran = [step for sequence in self.sequences for step in replay(engine, scenario, sequence)[0]]
         self.accepted = {index for index, refusal in ran if refusal is None}
         self.tried: dict[Change, _Tried] = {}
 
@@ -212,7 +213,7 @@ class _Trial:
         if found.verdict not in _GOOD:
             return _Tried(helps=False, is_clean=False)
         defs_first = [kept.index(at) for at in (*self._defs(kept), *kept)]
-        ran = outcomes(self.engine, edited, tuple(keeping(dict.fromkeys(defs_first), edited.order)))
+        ran, _ = replay(self.engine, edited, keeping(dict.fromkeys(defs_first), edited.order))
         refused = {kept[at] for at, refusal in ran if refusal is not None}
         late = tuple(kept[one.members[0]] for one in found.conflicts if one.members[0] not in found.never_accepted)
         return _Tried(helps=refused.isdisjoint(self.accepted), is_clean=not refused, late=late)
@@ -222,10 +223,45 @@ class _Trial:
         return [at for at in members if any(isinstance(one, Def) for one in inner_of(self.scenario.registrations[at]))]
 
 
-def outcomes(engine: Engine, scenario: Scenario, sequence: StepSequence) -> list[tuple[int, Refusal | None]]:
-    """Return the steps of a sequence, each with its refusal."""
+def find_lost(engine: Engine, scenario: Scenario, example: Counterexample, change: Change) -> tuple[str, list[str]]:
+    """Return an operator and the keys whose calls run a kernel before a change and raise an error after it.
+
+    The only key is empty if the operator has no def after the change. There are no keys if every call still runs.
+    """
+    edited = changed(scenario, change)
+    every, edited_every = range(len(scenario.registrations)), range(len(edited.registrations))
+    defs_first = sorted(edited_every, key=lambda at: not is_definition(edited.registrations[at]))
+    whole = [(scenario, (*one, *every)) for one in (example.expected_sequence, example.actual_sequence)]
+    *befores, after = (
+        replay(engine, of, keeping(dict.fromkeys(step for step in sequence if step >= 0), of.order))[1]
+        for of, sequence in (*whole, (edited, tuple(defs_first)))
+    )
+    backends = set(map(str, keys_of(slots_of_key(DispatchKey.CompositeExplicitAutograd))))
+    is_pytorch = engine.semantics not in ("strict", "pr35061")  # these know no builtin fallback, which PyTorch has
+    for operator, end in after.items():
+        earlier = [before[operator] for before in befores if operator in before]
+        if end.schema is None and any(one.schema for one in earlier):
+            return operator, [""]
+        runs = running(end)
+        lost = dict.fromkeys(key for one in earlier for key in running(one) if key not in runs)
+        if keys := [key for key in lost if is_pytorch or key in backends]:
+            return operator, keys
+    return "", []
+
+
+def running(shown: Snapshot) -> list[str]:
+    """Return the keys whose slots hold a kernel that does not raise an error."""
+    rows = (row.partition(": ") for row in (shown.slots or shown.table).splitlines())
+    return [key for key, _, entry in rows if entry and "ambiguous" not in entry]
+
+
+def replay(
+    engine: Engine, scenario: Scenario, sequence: Iterable[int]
+) -> tuple[list[tuple[int, Refusal | None]], dict[str, Snapshot]]:
+    """Return the steps of a sequence, each with its refusal, and then each operator by its name."""
     with on_sandboxes(engine, scenario.registrations, scenario.operators)() as session:
-        return list(run(session, sequence))
+        steps = list(run(session, tuple(sequence)))
+        return steps, {str(snapshot.operator): snapshot for snapshot in session.look()[0]}
 
 
 def is_definition(registration: Registration) -> bool:

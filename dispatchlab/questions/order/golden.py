@@ -13,10 +13,9 @@ from dispatchlab.model.operator_view import NO_KERNEL
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Snapshot
 from dispatchlab.prover.explore import explore
-from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Exploration, Verdict
-from dispatchlab.prover.run_sequence import on_sandboxes
 from dispatchlab.questions.dump.operator_text import operator_text
+from dispatchlab.questions.order.fixes import replay
 from dispatchlab.questions.order.reasons import FLAWS
 from dispatchlab.questions.order.report import Report, report_of
 from dispatchlab.questions.order.report_text import counts, sequence_names, step_text
@@ -34,19 +33,12 @@ def golden(scenario: Scenario) -> tuple[Report, str]:
         warnings.simplefilter("ignore")  # of kernels that are overridden: scenarios are about that
         about = scenario.registrations, scenario.operators
         found = explore(engine, *about, order=scenario.order, modules=scenario.modules)
-        report, operators = report_of(scenario, engine, found), _all_in_force(engine, scenario)
-    text = golden_text(report, operators, keys=[str(key) for key in scenario.keys])
+        report = report_of(scenario, engine, found)
+        _, operators = replay(engine, scenario, range(len(scenario.registrations)))
+    text = golden_text(report, operators.values(), keys=[str(key) for key in scenario.keys])
     if scenario.snapshots:
         text = f"{text.rstrip()}\n{text_of((Line(), *snapshot_lines(snapshots_of(engine, scenario))))}"
     return report, text
-
-
-def _all_in_force(engine: Engine, scenario: Scenario) -> list[Snapshot]:
-    """Return the operators with all registrations that are accepted in the file's order."""
-    with on_sandboxes(engine, scenario.registrations, scenario.operators)() as session:
-        for index in range(len(scenario.registrations)):
-            session.register(index)
-        return list(session.look()[0])
 
 
 def golden_text(report: Report, operators: Iterable[Snapshot], *, keys: Collection[str] = ()) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError, RequestError
 from dispatchlab.files import FileKind, check_output
-from dispatchlab.questions.order.blocks import explored_view, line_of
+from dispatchlab.questions.order.blocks import explored_view, line_of, permute_document
 from dispatchlab.questions.order.report import Explored
 from dispatchlab.questions.order.report_text import summary
 from dispatchlab.questions.order.run_scenario import Outcome, RunOptions
@@ -110,17 +110,12 @@ class Outcomes:
     @property
     def summary(self) -> str:
         """The line that ends the reports of several scenarios."""
-        return summary(
-            len(self._explored),
-            as_expected=sum(one.report.as_expected for one in self._explored),
-            unreadable=len(self._failed),
-            not_explored=len(self.files) - len(self._explored) - len(self._failed),
-        )
+        reports, failed = [one.report for one in self._explored], len(self._failed)
+        good, rest = sum(report.as_expected for report in reports), len(self.files) - len(reports) - failed
+        return summary(len(reports), as_expected=good, unreadable=failed, not_explored=rest)
 
     def document(self, *, interrupted: bool) -> Document:
         """Return all outcomes as a page."""
-        from dispatchlab.questions.order.blocks import permute_document
-
         return permute_document(self._explored, failed=self._failed, summary=self.summary, interrupted=interrupted)
 
     def _fail(self, trouble: str, code: int = _BAD_INPUT) -> None:

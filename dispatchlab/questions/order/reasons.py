@@ -28,8 +28,7 @@ from dispatchlab.model.snapshot import main_key
 from dispatchlab.prover.checker import diff_sections
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Conflict, Counterexample, Expectation, Exploration, Flaw, Verdict
-from dispatchlab.prover.run_sequence import on_sandboxes, run
-from dispatchlab.questions.order.fixes import Change, Fixes, changed, find_fixes, is_definition, outcomes
+from dispatchlab.questions.order.fixes import Change, Fixes, changed, find_fixes, find_lost, is_definition, replay
 from dispatchlab.registries.debug_text import owner, sites_in
 from dispatchlab.scenario.load import module_texts, order_text
 from dispatchlab.scenario.scenario import Scenario
@@ -102,8 +101,8 @@ def conflict_text(conflict: Conflict, found: Exploration, registrations: Sequenc
         always = conflict.members[0] in found.never_accepted or not is_done
         who = f"{names[0]} is {'always refused' if always else 'refused unless another registration comes first'}"
     else:
-        who = f"{', '.join(names[:-1])} and {names[-1]} exclude one another"
-    blame = "; the last one decides the error" if conflict.asymmetric else ""
+        who = f"{_listed(names)} cannot be registered together, because the last one is refused in every order"
+    blame = "; another order raises another error" if conflict.asymmetric else ""
     return f"{who} ({conflict.kind}{blame}): {conflict.message}"
 
 
@@ -117,10 +116,12 @@ _STALE: Final = re.compile(
 )
 _FALL_THROUGH: Final = "PyTorch's autograd fallback"
 _AMBIGUOUS: Final = "PyTorch's kernel for an ambiguous AutogradOther"
+_NOTHING: Final = "no kernel"
 _OWN_SCHEMA: Final = (
     r"the kernel \(.*?\) at (\w+) does not fit the schema .* The def says [^(]+(\(.*), the kernel's type gives (.*)$"
 )
 _STAYS: Final = re.compile(r"^(custom_ops) .+ stays in Python$|^.+ stays in (py_kernels .*)$")
+_REPLACED: Final = re.compile(r"(?m)^(?P<key>\w+).*: (?P<kernel>.+) :: .*\n(?P=key).* \(inactive\): (?P<other>.+) ::")
 _SIGNATURES: Final = (
     r"^the kernels of .* their (C\+\+ signature), and (.+) \([^()]*\) at \w+ is not (.+) \([^()]*\) at .*$"
 )
@@ -141,20 +142,21 @@ class _Stale(NamedTuple):
 
     def entries(self, verb: str, *, wanted: bool = False) -> str:
         """Return what these slots hold, or what they should hold, one sentence for each entry."""
-        keys_of: dict[str, list[str]] = {}
-        notes = {_AMBIGUOUS: "A call that reaches this slot raises an error"}
+        keys_of, notes = dict[str, list[str]](), dict[str, str]()
         main, count, kernel = main_key([*self.slots]), len(self.slots), "the kernel of the backend"
         for key in (main, *(key for key in self.slots if key != main)):
             keys_of.setdefault(entry := _entry_text(self.slots[key][not wanted]), []).append(key)
             if entry == _FALL_THROUGH:
                 kernel = self.kernels.get(key.removeprefix("Autograd"), kernel)
-                notes[entry] = f"The autograd fallback calls {kernel}"
+                notes[entry] = f"The autograd fallback calls {kernel}, and backward warns"
         texts = list[str]()
         for at, (entry, keys) in enumerate(keys_of.items(), 1):
             which = ", ".join(keys if len(keys) < 4 else [keys[0], "..."])
             some = f"the other {len(keys)}" if len(keys_of) == at else f"{len(keys)}{' of the' * (at == 1)}"
             who = f"{some} slots ({which})" if len(keys_of) > 1 else f"all {count} slots"
             who = f"the {f'{key} ' * (count > 1)}slot" if len(keys) == 1 else who
+            if entry == _AMBIGUOUS or (entry == _NOTHING and not verb.startswith("should")):
+                notes[entry] = f"A call that reaches {'this slot' if len(keys) == 1 else 'such a slot'} raises an error"
             texts.append(f"{who} {verb}{'s' * (len(keys) == 1 and not verb.startswith('should'))} {entry}")
             texts += [notes[entry]] if entry in notes else []
         return _sentences(*texts)
@@ -240,6 +242,8 @@ class _Pair:
         for at in members:
             one = self.registrations[at]
             if isinstance(one, Impl):
+                if one.key is None and (key := str(DispatchKey.CompositeImplicitAutograd)) in text:
+                    yield f"A kernel without a key is a {key} kernel"
                 continue
             sites = {owner(shown_text(inner)) for inner in inner_of(one)}
             if isinstance(one, Def):
@@ -256,10 +260,12 @@ class _Pair:
         steps = {*self.example.expected_sequence, *self.example.actual_sequence}
         every, text = [at for at, one in enumerate(self.registrations) if not is_definition(one)], ""
         if not steps.issuperset(every):
-            text = f"these registrations are enough: {self._kernels([at for at in every if at in steps])}. "
+            every = [at for at in every if at in steps]
+            text = f"two registrations are enough for a difference: {self._kernels(every)}. "
         other, late = (self._short(at) if text else self._kernel(at) for at in (first, last))
         if isinstance(impl, Impl) and not slots_of_key(impl.key or DispatchKey.Undefined):
-            names = {"late": late, "silent": silent, "first": self._short(first), "slots": stale.names}
+            these = "these slots" if len(stale.slots) > 1 else "this slot"
+            names = {"late": late, "silent": silent, "first": self._short(first), "slots": stale.names, "these": these}
             text += _words("no_row", key=str(impl.key), **names)
         else:
             text += f"PyTorch does not refresh {stale.names} when {late} is registered"
@@ -369,7 +375,7 @@ class _Pair:
         """Return the registrations of a sequence that are refused in it, with the reason of the last refusal."""
         if self.engine is None:
             return {}
-        ran = outcomes(self.engine, self.scenario, sequence)
+        ran, _ = replay(self.engine, self.scenario, sequence)
         refusals = {step: refusal.message for step, refusal in ran if refusal is not None}
         for one in self.registrations:
             if list(map(_name, self.registrations)).count(_name(one)) > 1:  # its text names another one, too
@@ -395,6 +401,7 @@ class _Pair:
             expects = {change.expect for change in fixes.changes} or {None}
             way = next(ways, "correct what the refusal names")
             words.append(way + self._fields(Change(expect=expects.pop())))
+        words.sort(key=lambda text: " raises an error in every order" in text)
         if not words:
             words = [f"{'drop' if len(members) == 1 else 'keep only one of'} {self._names(members)}"]
         return "\nor ".join(words) + ("" if fixes.is_whole else ". Other registrations may differ as well")
@@ -404,20 +411,20 @@ class _Pair:
         alike: dict[str, list[Change]] = {}
         for change in fixes.drops:
             if len(change.dropped) < len(self.registrations):
-                alike.setdefault(self._fields(change), []).append(change)
+                alike.setdefault(self._raising(change) + self._fields(change), []).append(change)
         for fields, changes in alike.items():
             dropped, (change, *_) = [one.dropped for one in changes], changes
             every = sorted({index for indices in dropped for index in indices})
             size = len(dropped[0])
             if len(change.order) > 1:
                 names = ["the remaining registration" if at in every else self._short(at) for at in change.order]
-                fields = f"{'. Release nothing' * (not change.releases)}{fields}"
-                fields = f". Register {', then '.join(names)}. PyTorch refuses the reverse order{fields}"
+                kept = _kept(len(names)) * (not change.releases)
+                fields = f". Register {', then '.join(names)}{kept}. PyTorch refuses the reverse order{fields}"
             if len(dropped) == len(every) > size == len(every) - 1 > 1:
                 yield f"drop all but one of {self._shorts(every)}{fields}"
             elif size > 1:
                 pairs = ", or ".join(map(self._shorts, dropped[:2]))
-                yield f"drop {pairs}. Dropping fewer is not enough{fields}"
+                yield f"drop {pairs}. Dropping {'one of the two' if size == 2 else 'fewer'} is not enough{fields}"
             else:
                 is_named = {_function(self.registrations[index]) for index in every} == {"custom_op"} and len(every) > 1
                 renamed = ". Or give the operator of one custom_op another name" * is_named
@@ -438,11 +445,24 @@ class _Pair:
             text += ". Write an import of one module into the other module" * bool(modules)
         if not order:
             is_alone = sum(not is_definition(one) for one in self.registrations) < 2
-            text = f"never release {self._shorts(members)}" if is_alone else "release nothing"
+            text = f"never release {self._shorts(members) if is_alone else 'a registration'}"
         elif not modules and not releases:
             leaves = self.example.flaw is not Flaw.UNDO and self._stale() is not None
-            text += f". Release nothing{', because a release also leaves slots stale' * leaves}"
-        yield text + self._fields(fixes.order)
+            text += f"{_kept(len(names))}{', because a release also leaves slots stale' * leaves}"
+        if self.engine is not None and self.example.flaw is Flaw.ASYMMETRY:
+            _, ends = replay(self.engine, self.scenario, order)
+            rows = (_REPLACED.search(shown.dump) for shown in ends.values())
+            text += "".join(". " + _words("replaces", **row.groupdict()) for row in rows if row)
+        yield text + self._raising(fixes.order) + self._fields(fixes.order)
+
+    def _raising(self, change: Change) -> str:
+        """Return which calls raise an error in every order after a change, though they ran before."""
+        operator, keys = find_lost(self.engine, self.scenario, self.example, change) if self.engine else ("", [])
+        if "" in keys:
+            return ". " + _words("no_def", operator=operator)
+        listed = ", ".join(keys if len(keys) < 4 else [main_key(keys), "..."])
+        slots = f"one of {len(keys)} slots ({listed})" if len(keys) > 1 else f"the {listed} slot"
+        return (". " + _words("raises", operator=operator, slots=slots)) * bool(keys)
 
     def _fields(self, change: Change) -> str:
         """Return the fields of the scenario that a change sets, to be pasted."""
@@ -454,17 +474,17 @@ class _Pair:
         if edited.modules != modules:
             bodies = (f"{name}: [{', '.join(body)}]" for name, body in module_texts(edited.modules))
             fields.append(f"`modules: {{{', '.join(bodies)}}}`")
-        last, why = len(edited.registrations) - 1, ""
+        last, why, anew = len(edited.registrations) - 1, "", ""
         if change.dropped and re.search(r"\d", "".join(fields)):
-            numbers = f"s of the registrations are 0 {'and' if last == 1 else 'to'} {last}"
-            why = f". After the removal, the number{numbers if last else ' of the registration is 0'}"
+            anew = f"s of the remaining registrations are 0 {'and' if last == 1 else 'to'} {last}"
+            anew = f". Then the number{anew if last else ' of the remaining registration is 0'}"
         if edited.snapshots != self.scenario.snapshots:
             fields.append("`snapshots: false`")
         if change.expect is not None:
             fields.append(f"`expect: {change.expect}`")
         if edited.modules and not modules:
             why += ". " + _words("modules", names=", ".join(one.name for one in edited.modules))
-        return f". In the scenario, write {_listed(fields)}{why}" if fields else ""
+        return f"{anew}. In the scenario, write {_listed(fields)}{why}" if fields else ""
 
     # -- parts
 
@@ -486,9 +506,7 @@ class _Pair:
             return {}, {}
         bodies = {at: module.registrations for module in self.scenario.modules for at in module.registrations}
         whole = tuple(dict.fromkeys(at for step in sequence for at in bodies.get(step, (step,))))
-        with on_sandboxes(self.engine, self.registrations, self.scenario.operators)() as session:
-            list(run(session, whole if bodies else sequence))
-            shown = next(snapshot for snapshot in session.look()[0] if str(snapshot.operator) == operator)
+        shown = replay(self.engine, self.scenario, whole if bodies else sequence)[1][operator]
         texts = shown.table, shown.slots or ""
         table, slots = (dict(row.split(": ", 1) for row in text.splitlines() if ": " in row) for text in texts)
         return table, slots
@@ -551,7 +569,12 @@ def _words(name: str, /, **names: str) -> str:
 
 def _sentences(first: str, *more: str) -> str:
     """Join sentences; the first sentence and names get no capital letter."""
-    return ". ".join((first, *(re.sub(r"^(the|all|this) ", lambda word: word[0].title(), text) for text in more)))
+    capital = re.compile("^(the|all|this|another|registration) ")
+    return ". ".join((first, *(capital.sub(lambda word: word[0].title(), text) for text in more)))
+
+
+def _kept(count: int) -> str:
+    return f", and keep {'both' if count == 2 else 'all of them'} registered"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -582,4 +605,4 @@ def _entry_text(entry: str) -> str:
     at = "at " * any(sites_in(kernel))
     if "fallback" in why:
         return f"the backend fallback {at}{kernel}"
-    return "no kernel" if entry == "nothing" else f"the kernel {at}{kernel}"
+    return _NOTHING if entry == "nothing" else f"the kernel {at}{kernel}"

@@ -21,7 +21,7 @@ from dispatchlab.questions.upgrade.operator_changes import (
     is_autograd,
 )
 from dispatchlab.questions.upgrade.package_changes import Held, OtherKernel, PackageUpgrade
-from dispatchlab.questions.upgrade.python_changes import PythonChange, PythonDiff
+from dispatchlab.questions.upgrade.python_changes import PythonDiff
 from dispatchlab.registries.backend_coverage import Way
 from dispatchlab.views import blocks as b
 from dispatchlab.views.formatting import counted, first_of, key_names
@@ -238,23 +238,13 @@ def _python(found: PythonDiff) -> Iterator[b.Block]:
     yield b.Verdict(differs, "warn" if found.changes else "good", where)
     left = ((b.Cell(name, "name"), why) for name, why in found.not_compared)
     yield from b.part("Registries of Python that are not compared", ("registry", "why"), left)
-    rows = (
-        (
-            b.Cell(f"{change.operator} {change.key}".rstrip(), "name"),
-            b.Cell(change.registry, "name"),
-            change.kind,
-            b.Cell(b.Stack(tuple(_functions(change))), "code"),
-        )
-        for change in found.changes
-    )
+    rows = []
+    for change in found.changes:
+        sides = (("before", change.before), ("after", change.after))
+        texts = [f"{side}: {one.function} at {one.site or '(no line known)'}" for side, one in sides if one is not None]
+        name = b.Cell(f"{change.operator} {change.key}".rstrip(), "name")
+        rows.append((name, b.Cell(change.registry, "name"), change.kind, b.Cell(b.Stack(tuple(texts)), "code")))
     yield from b.part("What Python registers", ("entry", "registry", "how", "function"), rows, most=2 * _FIRST)
-
-
-def _functions(change: PythonChange) -> Iterator[str]:
-    """Return the function in force, before and after, with its line."""
-    for side, one in (("before", change.before), ("after", change.after)):
-        if one is not None:
-            yield f"{side}: {one.function} at {one.site or '(no line known)'}"
 
 
 # -- one package

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from dispatchlab.errors import RequestError
@@ -81,8 +81,9 @@ def python_upgrade(before: PythonLayer, after: PythonLayer, *, operators: Collec
         else:
             compared.append(registry.name)
     first, second = (
-        {one.slot: one for one in _of(layer, operators) if one.active and one.registry in compared}
+        {one.slot: one for one in rows if one.active and one.registry in compared}
         for layer in (before, after)
+        for rows in [layer if operators is None else [one for name in operators for one in layer.of(name)]]
     )
     changes = [
         PythonChange(*slot, first.get(slot), second.get(slot))
@@ -100,14 +101,3 @@ def _unread(name: str, needs: str, layer: PythonLayer) -> str:
 
 def _function(one: PythonRegistration | None) -> str:
     return "" if one is None else one.function or one.site
-
-
-def _of(layer: PythonLayer, operators: Collection[str] | None) -> Iterable[PythonRegistration]:
-    if operators is None:
-        return layer
-    return _each(layer, operators)
-
-
-def _each(layer: PythonLayer, operators: Collection[str]) -> Iterator[PythonRegistration]:
-    for operator in operators:
-        yield from layer.of(operator)
