@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
+from pkgutil import resolve_name
 
 from dispatchlab._short_repr import CodeEnum
 from dispatchlab.engine import precedence
@@ -392,11 +392,7 @@ class NamedFunction:
         return _loaded(self.reference)(*arguments)
 
 
-@cache
-def _loaded(reference: str) -> Callable[..., object]:
-    module, _, name = reference.partition(":")
-    function: Callable[..., object] = getattr(import_module(module), name)
-    return function
+_loaded: Callable[[str], Callable[..., object]] = cache(resolve_name)
 
 
 def fallbacks_of(profile: Profile) -> tuple[Fallback, ...]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from contextlib import suppress
+from importlib.resources import files
 from itertools import pairwise
 from typing import Final
 
@@ -15,6 +17,10 @@ _LEAD: Final = re.compile(
     re.MULTILINE,
 )
 """The start of a line in an e-mail or a log."""
+
+_ERROR: Final = r"(?:\w+\.)*\w*(?:Error|Exception|Unsupported)\b"
+_OF_PYTEST: Final = tomllib.loads((files(__package__) / "pytest_report.toml").read_text(encoding="utf-8"))["form"]
+"""How the frames and exceptions of pytest's report become those that Python prints."""
 
 _STARTS: Final = re.compile(r"^(?:Traceback \(most recent call last\)|_{3,} .+ _{3,}$)", re.MULTILINE)
 _LINKED: Final = re.compile(
@@ -29,7 +35,12 @@ def unquoted(text: str) -> str:
     shape = re.sub(r"\d+", r"\\d+", re.escape(lead[0]).replace(r"\ ", " ?")) if lead is not None else ""
     plain = re.sub(f"^{shape}", "", plain, flags=re.MULTILINE) if shape else plain
     is_cut = re.search(r'^ *File(?: "[^"\n]+",(?:.* in| line)?)? ?$', plain, re.MULTILINE)
-    return unwrapped(plain) if is_cut else plain
+    plain = unwrapped(plain) if is_cut else plain
+    for form in _OF_PYTEST:
+        plain = re.sub(form["find"].replace("ERROR", _ERROR), form["put"], plain, flags=re.MULTILINE)
+    if not re.search(rf"^{_ERROR}", plain, re.MULTILINE):  # the summary of pytest alone
+        return re.sub(rf"^FAILED \S+ - (?={_ERROR})", "Traceback (most recent call last):\n", plain, flags=re.MULTILINE)
+    return re.sub(r"^(?:FAILED|ERROR) \S+(?: - .*)?\n|^=+ .+ =+\n", "", plain, flags=re.MULTILINE)
 
 
 def _of_record(line: re.Match[str]) -> str:

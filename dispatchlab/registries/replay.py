@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import TypeVar
@@ -60,7 +60,10 @@ def operator_registrations(operator: RecordedOperator) -> tuple[Def | Impl, ...]
     )
     if operator.schema is None:
         return impls
-    return (Def(_schema_or_text(operator.name, operator.schema), operator.alias, operator.tags, operator.debug), *impls)
+    return (
+        Def(_or_text(schema_of, operator.name, operator.schema), operator.alias, operator.tags, operator.debug),
+        *impls,
+    )
 
 
 def fallback_registration(fallback: RecordedFallback) -> Fallback:
@@ -136,19 +139,14 @@ def _printing(schema: FunctionSchema, text: str) -> FunctionSchema:
     return RecordedSchema(schema.name, schema.arguments, schema.returns, schema.is_vararg, schema.is_varret, text)
 
 
-def _schema_or_text(name: OperatorName, text: str) -> FunctionSchema:
+def _or_text(read: Callable[[str], FunctionSchema], name: OperatorName, text: str) -> FunctionSchema:
     try:
-        return schema_of(text)
+        return read(text)
     except ParseError:
         return RecordedSchema(name, (), (), text=text, is_opaque=True)
 
 
-@lru_cache(maxsize=1 << 13)
-def _inferred_or_text(text: str) -> FunctionSchema:
-    try:
-        return inferred_of(text)
-    except ParseError:
-        return RecordedSchema(_UNNAMED, (), (), text=text, is_opaque=True)
+_inferred = lru_cache(maxsize=1 << 13)(partial(_or_text, inferred_of))
 
 
 def kernel_of(kernel: RecordedKernel) -> Kernel:
@@ -171,4 +169,4 @@ _UNTYPED = Kernel(KernelForm.UNBOXED)
 
 @lru_cache(maxsize=1 << 13)
 def _typed(inferred: str, *, symint: bool) -> Kernel:
-    return Kernel(KernelForm.UNBOXED, _inferred_or_text(inferred), symint=symint)
+    return Kernel(KernelForm.UNBOXED, _inferred(_UNNAMED, inferred), symint=symint)

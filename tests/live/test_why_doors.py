@@ -162,6 +162,15 @@ User Stack (most recent call last):
             "install the build of torchvision with CUDA that belongs to this PyTorch",
         ),
         (
+            (COULD_NOT_RUN + LISTED)
+            .format("xformers::cutlass")
+            .replace("CUDA", "GPU")
+            .replace("CPU", "CUDA")
+            .replace("GPU", "CPU"),
+            "has no kernel for CPU: its kernels come with xformers, which has kernels for CUDA",
+            "call it with CUDA tensors, x.cuda(), if PyTorch and the machine support CUDA",
+        ),
+        (
             (COULD_NOT_RUN + LISTED).format("boxes::area"),
             "has no kernel for CUDA: it has kernels for CPU (/vision/torchvision/csrc/ops/cpu/kernel.cpp:112)",
             'lib.impl("area", kernel, "CUDA")',
@@ -556,7 +565,7 @@ def test_a_text_that_cannot_decide_says_so(error: str, told: str) -> None:
         f'Traceback (most recent call last):\n  File "/x/train.py", line 6, in <module>\n    assert area()\n{error}\n'
     )
     answer = why_text(text)
-    assert answer.code == "WHY919"
+    assert answer.code == ("" if told.startswith("cannot tell") else "WHY919")
     assert answer.cause.startswith(told)
     assert ("run the program: dispatchlab why PROGRAM.py" in str(answer.fixes)) == told.startswith("cannot")
 
@@ -741,3 +750,64 @@ def test_a_pasted_text_is_never_run(tmp_path: Path) -> None:
     answer = why_text(f"TypeError: unsupported operand type(s) for {code}: 'Meters' and 'int'\n")
     assert answer.code == "WHY801"
     assert not mark.exists()
+
+
+OF_PYTEST = {
+    "short": """
+tests/test_x.py:4: in test_one
+    assert area(torch.ones(2))
+/lib/site-packages/torch/_ops.py:1275: in __call__
+    return self._op(*args, **kwargs)
+E   MESSAGE
+E
+E   CUDA: registered at boxes.cu:5 [kernel]
+""",
+    "long": """
+    def test_one():
+>       assert area(torch.ones(2))
+
+tests/test_x.py:4:
+_ _ _ _ _ _ _ _ _ _ _ _ _ _ _
+
+    def __call__(self, /, *args, **kwargs):
+>       return self._op(*args, **kwargs)
+               ^^^^^^^^^^^^^^^^^^^^^^^^^
+E       MESSAGE
+E
+E       CUDA: registered at boxes.cu:5 [kernel]
+
+/lib/site-packages/torch/_ops.py:1275: NotImplementedError
+""",
+    "line": """
+E   MESSAGE
+
+    CUDA: registered at boxes.cu:5 [kernel]
+tests/test_x.py:4: MESSAGE
+E   assert 1 == 2
+tests/test_x.py:9: assert 1 == 2
+""",
+}
+
+
+@pytest.mark.parametrize("style", OF_PYTEST)
+def test_a_report_of_pytest_has_the_line_of_the_test(style: str) -> None:
+    text = COULD_NOT_RUN.replace("CUDA", "CPU").format("boxes::area").strip()
+    message = f"{text} 'boxes::area' is only available for these backends: [CUDA]."
+    summary = "=== short test summary info ===\nFAILED tests/test_x.py::test_one - NotImplementedError: Could not ...\n"
+    answer = why_text(f"=== FAILURES ===\n___ test_one ___\n{OF_PYTEST[style]}{summary}".replace("MESSAGE", message))
+    has = "PyTorch lists kernels for CUDA" if style == "line" else "it has kernels for CUDA (boxes.cu:5)"
+    assert answer.cause == f"boxes::area has no kernel for CPU: {has}"
+    assert answer.at is not None
+    assert str(answer.at) == "tests/test_x.py:4"
+    assert answer.at.text == ("" if style == "line" else "assert area(torch.ones(2))")
+    assert answer.evidence[-1:] == (("and 1 more error in this text",) if style == "line" else ())
+
+
+def test_the_summary_of_pytest_alone_is_explained() -> None:
+    error = COULD_NOT_RUN.format("boxes::area").strip()
+    answer = why_text(f"FAILED tests/test_x.py::test_one - {error}\nFAILED tests/test_x.py::test_two - KeyError: 'a'\n")
+    assert (answer.code, answer.error.partition(": ")[0]) == ("WHY306", "NotImplementedError")
+    assert answer.fixes[1].fix.text == (
+        "or, if a package that you installed has it, install the build of the package with CUDA"
+    )
+    assert answer.evidence == ("and 1 more error in this text",)

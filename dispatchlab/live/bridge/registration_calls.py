@@ -334,14 +334,12 @@ class Libraries:
 
     def call_on_library(self, call: Callable[[Any], None], enclosing: EnclosingLibrary, number: int) -> MakeCall:
         """Return a call on a library; the first call makes the library, and calls after a reset use it again."""
-        make, mark = self._c._dispatch_library, self.mark
-        kind, namespace, key = enclosing.kind, self._namespace(enclosing.namespace), self.key_text(enclosing.key)
-        library: Any = None
+        make, library = self.library_maker(enclosing, number), None
 
         def make_again() -> Library:
             nonlocal library
             if library is None:
-                library = make(kind, namespace, key, mark.file, mark.line(number))
+                library = make()
                 self._reused.append(library)
             try:
                 call(library)
@@ -349,7 +347,7 @@ class Libraries:
                 if enclosing.is_block:
                     library.reset()
                 raise
-            return library  # type: ignore[no-any-return]  # the bindings are untyped
+            return library
 
         return make_again
 

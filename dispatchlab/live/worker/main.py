@@ -18,8 +18,8 @@ import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from queue import SimpleQueue
 from threading import Thread
 from types import FrameType
@@ -113,7 +113,7 @@ class Worker:
         """Call a function with an engine of this process, and pass its progress on."""
         from dispatchlab.live.sandbox.sandbox import LocalEngine
 
-        return named(function)(
+        return resolve_name(function)(
             LocalEngine(registrations, **self._options),
             *arguments,
             **options,
@@ -122,14 +122,7 @@ class Worker:
 
     def call(self, function: str, arguments: tuple[Any, ...]) -> object:
         """Call a function."""
-        return named(function)(*arguments)
-
-
-def named(reference: str) -> Callable[..., object]:
-    """Return the function that `package.module:function` names."""
-    module, _, name = reference.partition(":")
-    found: Callable[..., object] = getattr(import_module(module), name)
-    return found
+        return resolve_name(function)(*arguments)
 
 
 def load_extension(path: Path) -> Any:
