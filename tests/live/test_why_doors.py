@@ -338,6 +338,27 @@ RuntimeError: output with shape [3] doesn't match the broadcast shape [4, 3]
 """
 
 
+def test_a_def_in_cpp_that_ends_the_process_is_explained_at_the_line_that_loads_it() -> None:
+    answer = why_text(
+        "terminate called after throwing an instance of 'c10::Error'\n"
+        "  what():  Tried to register an operator (shop::f(Tensor x) -> Tensor) with the same name and overload name "
+        "multiple times. Each overload's schema should only be registered with a single call to def(). Duplicate "
+        "registration: registered at /src/main.cpp:6. Original registration: registered at /src/main.cpp:6\n"
+        "Exception raised from registerDef at Dispatcher.cpp:248 (most recent call first):\n"
+        "frame #0: c10::Error::Error() + 0x9d (0x7f in libc10.so)\n\n"
+        "Fatal Python error: Aborted\n\n"
+        "Current thread 0x00007f1d0ac2eb80 (most recent call first):\n"
+        '  File "/usr/lib/python3.11/ctypes/__init__.py", line 376 in __init__\n'
+        '  File "/home/me/shop/ops.py", line 9 in load\n'
+        '  File "/home/me/shop/train.py", line 3 in <module>\n'
+    )
+    assert answer is not None
+    assert (answer.code, str(answer.at)) == ("WHY201", "/home/me/shop/ops.py:9")
+    assert "shop::f is defined twice at " in answer.cause
+    assert "main.cpp:6: this line has two defs of it, or its library was loaded twice" in answer.cause
+    assert answer.error.startswith("RuntimeError: Tried to register an operator")
+
+
 @pytest.mark.parametrize(
     "lead",
     [

@@ -91,10 +91,12 @@ def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]
     while index < len(lines):
         line = _WHAT.sub("RuntimeError: ", lines[index])
         if crash := _CRASH.match(line):
-            chain.append(Raised("builtins.RuntimeError", crash[1]))
+            if not any(map(_WHAT.match, lines[:index])):
+                chain.append(Raised("builtins.RuntimeError", crash[1]))
             crashed = filter(None, map(_FRAME.match, reversed(lines[index:])))
             own = (at for at in crashed if not re.search(rf"site-packages|/lib/python|^<|^{OURS}", at[1]))
             frames += [position_of(at[1], int(at[2]), at[3]) for at in own]
+            break
         elif repeated := re.match(r" *\[Previous line repeated (\d+) more", line):
             frames += frames[-1:] * min(int(repeated[1]), 100)
         elif frame := _FRAME.match(line):

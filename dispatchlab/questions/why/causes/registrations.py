@@ -20,10 +20,10 @@ def defined_twice(words: Words) -> Mapping[str, object]:
     at, facts = words.failure.at, words.operator
     lines = tuple(line for line in words.registered if re.search(r": (define|custom_op) ", line))
     places = [line.partition(": ")[0] for line in lines if line.endswith(f" {words.op}")]
-    again = f"the second time at {at or short_site(words['later_site'])}"
     return saw(
         first=places[-1] if places else short_site(words["first_site"]),
-        why="the same line ran twice" if str(at) in places else again,
+        later=short_site(words["later_site"]),
+        repeated=str(at) in places,
         other_schema=facts.schema not in ("", words.op + words["again"]),
         one_line=words.failure.call if "\n" not in words.failure.call else "",
         lines=lines,
