@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from dispatchlab.questions.check.selection import UnknownRuleError, codes_of, page_of
+from dispatchlab.questions.check.selection import UnknownRuleError, codes_of, known_kinds, page_of
 from tests.command_line import run
 
 SCENARIO = """\
@@ -124,3 +125,17 @@ def test_a_rule_that_is_none_is_refused_with_the_nearest() -> None:
 def test_the_page_of_a_cause_is_printed_as_that_of_a_rule() -> None:
     assert run("rule", "why306").stdout.startswith("# WHY306: ")
     assert page_of("order-matters").startswith("# DL009: order-matters\n")
+
+
+def test_the_start_of_codes_lists_the_codes_with_their_titles() -> None:
+    listed = run("rule", "why80").stdout
+    assert listed.startswith(
+        "## Subclasses, modes, and kernels that calls do not reach\n\n- WHY801: no handler takes a function\n"
+    )
+    assert re.findall(r"\w+\d", listed) == [f"WHY80{number}" for number in range(1, 10)]
+    assert run("rule", "DL00").stdout.startswith("## Rules of check\n\n- DL001: dangling-impl\n")
+
+
+def test_without_a_rule_every_code_is_listed_in_a_group() -> None:
+    codes = re.findall(r"^- (\w+): ", run("rule").stdout, re.MULTILINE)
+    assert sorted(codes) == sorted(known_kinds())

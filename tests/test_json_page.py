@@ -23,6 +23,8 @@ EXAMPLES = {
     "certify": "permute torch-2.13-cpu --operator aten::_softmax",
     "diff": "diff torch-2.12 torch-2.13",
 }
+ALSO = {"diff": "diff torch-2.12 torch-2.13 --for scenarios/lint/dl006_found.yaml"}
+"""Calls that print further fields."""
 
 
 def fields(value: Any, path: str = "") -> Iterator[str]:
@@ -47,4 +49,12 @@ def test_the_page_names_fields_that_are_printed(name: str, monkeypatch: pytest.M
         field for row in re.findall(r"^\| (`.*?) \| ", section, re.MULTILINE) for field in re.findall("`(.*?)`", row)
     }
     assert len(named) > 5
-    assert named - set(fields(printed)) == set()
+    more = [json.loads(run(*ALSO[name].split(), "--format", "json").stdout)] if name in ALSO else []
+    assert named - {field for each in (printed, *more) for field in fields(each)} == set()
+
+
+def test_a_diff_for_a_package_has_only_what_concerns_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    printed = json.loads(run(*ALSO["diff"].split(), "--format", "json").stdout)
+    assert (printed["upgrade"], printed["python"]) == (None, None)
+    assert printed["package"]["source"] == "scenarios/lint/dl006_found.yaml"

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from re import _parser  # type: ignore[attr-defined]
+from textwrap import shorten
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -31,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
+from dispatchlab.questions.check.selection import GROUPS  # noqa: E402
 from dispatchlab.questions.lint.rules import RULES  # noqa: E402  # of this checkout
 from dispatchlab.questions.why.cause import Cause, causes  # noqa: E402
 from dispatchlab.scenario.load import load_scenario  # noqa: E402
@@ -217,7 +219,8 @@ def _causes() -> Iterator[tuple[str, str]]:
     rows, raised = [], json.loads(_read("tools/cause_messages.json"))
     for cause in causes_with_pages():
         title = f"{cause.title[0].upper()}{cause.title[1:]}"
-        rows.append(f"| [{cause.code}]({cause.code}.md) | {title} |")
+        message = shorten(raised.get(cause.code, "").replace("|", "\\|").replace("`", "'"), 160, placeholder=" ...")
+        rows.append((cause.code, f"| {message and f'`{message}`'} | [{cause.code}: {title}]({cause.code}.md) |"))
         expressions = (*cause.pattern, *(each for row in cause.rows for each in row.pattern))
         said = [raised.get(cause.code, ""), *(text for each in expressions for text in fixed_words(each))]
         messages = "".join(f"{text}\n" for text in dict.fromkeys(filter(None, said)))
@@ -232,7 +235,11 @@ def _causes() -> Iterator[tuple[str, str]]:
         "# Causes of failures\n\n"
         "`dispatchlab why` names one of these causes. `dispatchlab rule WHY306` prints a page in the terminal.\n"
         "To find a cause by a message, paste the message into the search.\n\n"
-        "| code | cause |\n|---|---|\n" + "\n".join(rows) + "\n",
+        + "\n".join(
+            f"## {title}\n\n| Python or PyTorch says, for example | cause |\n|---|---|\n"
+            + "".join(f"{row}\n" for code, row in rows if code.startswith(start))
+            for start, title in GROUPS.items()
+        ),
     )
 
 

@@ -9,16 +9,18 @@ from dispatchlab.commands.output import chosen_format, out, out_paged, rich_text
 
 
 @click.command(cls=Command)
-@click.argument("rule", metavar="RULE")
+@click.argument("rule", metavar="[RULE]", default="")
 def rule(*, rule: str) -> None:
     """Print the page of a rule or a cause: what it reports, why that matters, and how to fix it.
 
-    The page is Markdown; a terminal shows it with headings and wrapped lines.
+    For the start of codes, such as WHY8, lists the codes with their titles; without RULE, lists all, by what
+    fails. The page is Markdown; a terminal shows it with headings and wrapped lines.
 
     \b
     Examples:
       dispatchlab rule DL004
       dispatchlab rule WHY306
+      dispatchlab rule WHY8
     """
     from dispatchlab.questions.check.selection import page_of
 

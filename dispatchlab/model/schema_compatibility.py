@@ -15,20 +15,19 @@ from dispatchlab.model.schema import (
     SCALAR,
     Argument,
     Default,
-    DictType,
     FunctionSchema,
     ListType,
     OptionalType,
     SimpleType,
     TupleType,
     Type,
-    TypeVariable,
     UnionType,
     WrapperType,
     default_text,
     fake_of,
     without_size,
 )
+from dispatchlab.model.schema_difference import same_type
 
 _NUMBERS: tuple[Type, ...] = ALL_NUMBERS.members
 
@@ -147,7 +146,8 @@ def is_subtype(narrow: Type, wide: Type) -> bool:
     narrow, wide = without_size(narrow), without_size(wide)
     match narrow:
         case UnionType(members):
-            return _equal(narrow, wide) or all(any(is_subtype(one, each) for each in _held(wide)) for one in members)
+            held = all(any(is_subtype(one, each) for each in _held(wide)) for one in members)
+            return held or same_type(narrow, wide, by_members=True)
         case OptionalType(element):
             match wide:
                 case OptionalType(other):
@@ -167,7 +167,7 @@ def is_subtype(narrow: Type, wide: Type) -> bool:
 
 
 def _is_plain_subtype(narrow: Type, wide: Type) -> bool:
-    if wide == ANY or _equal(narrow, wide):
+    if wide == ANY or same_type(narrow, wide, by_members=True):
         return True
     match wide:
         case OptionalType(element):
@@ -205,23 +205,3 @@ def _holds(members: tuple[Type, ...], type_: Type) -> bool:
     if type_ == SCALAR:
         return all(_holds(members, number) for number in _NUMBERS)
     return any(is_subtype(type_, member) for member in members)
-
-
-def _equal(left: Type, right: Type) -> bool:
-    """Return whether types are equal; `Scalar` is the union of all numbers, and all type variables are the same."""
-    left, right = (ALL_NUMBERS if each == SCALAR else each for each in (left, right))
-    match left, right:
-        case TypeVariable(), TypeVariable():
-            return True
-        case (ListType(one), ListType(other)) | (OptionalType(one), OptionalType(other)):
-            return _equal(one, other)
-        case WrapperType(wrapper, one), WrapperType(another, other):
-            return wrapper == another and _equal(one, other)
-        case DictType(key, one), DictType(other_key, other):
-            return _equal(key, other_key) and _equal(one, other)
-        case TupleType(ones), TupleType(others):
-            return len(ones) == len(others) and all(map(_equal, ones, others))
-        case UnionType(ones), UnionType(others):
-            return len(ones) == len(others) and all(any(_equal(one, each) for each in others) for one in ones)
-        case _:
-            return left == right

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from dispatchlab._short_repr import WordEnum
 from dispatchlab.model.schema import (
+    ALL_NUMBERS,
+    SCALAR,
     Argument,
     DictType,
     FunctionSchema,
@@ -120,20 +123,29 @@ def _first_type(
     return None
 
 
-def same_type(left: Type, right: Type) -> bool:
-    """Return whether the types are equal as upstream compares them: every type variable equals every other."""
+def same_type(left: Type, right: Type, *, by_members: bool = False) -> bool:
+    """Return whether the types are equal as upstream compares them: every type variable equals every other.
+
+    Args:
+        left: one type.
+        right: the other.
+        by_members: as in subtypes: `Scalar` is the union of all numbers, and the order of a union does not matter.
+    """
+    if by_members:
+        left, right = (ALL_NUMBERS if each == SCALAR else each for each in (left, right))
+    same = partial(same_type, by_members=by_members)
     match left, right:
         case TypeVariable(), TypeVariable():
             return True
-        case ListType(one), ListType(other):
-            return same_type(one, other)
-        case OptionalType(one), OptionalType(other):
-            return same_type(one, other)
+        case (ListType(one), ListType(other)) | (OptionalType(one), OptionalType(other)):
+            return same(one, other)
         case WrapperType(wrapper, one), WrapperType(another, other):
-            return wrapper == another and same_type(one, other)
+            return wrapper == another and same(one, other)
         case DictType(key, one), DictType(other_key, other):
-            return same_type(key, other_key) and same_type(one, other)
+            return same(key, other_key) and same(one, other)
+        case UnionType(ones), UnionType(others) if by_members:
+            return len(ones) == len(others) and all(any(same(one, each) for each in others) for one in ones)
         case (TupleType(ones), TupleType(others)) | (UnionType(ones), UnionType(others)):
-            return len(ones) == len(others) and all(map(same_type, ones, others))
+            return len(ones) == len(others) and all(map(same, ones, others))
         case _:
             return left == right

@@ -33,6 +33,14 @@ def slots_of(keys: Iterable[DispatchKey]) -> int:
     return bits
 
 
+def key_bits(keys: Iterable[DispatchKey]) -> int:
+    """Return keys as bits."""
+    bits = 0
+    for key in keys:
+        bits |= KEY_BIT[key]
+    return bits
+
+
 def set_bits(bits: int) -> Iterator[int]:
     """Return the positions of the set bits, ascending: the slots of a set, or the members of one."""
     while bits:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError, did_you_mean
-from dispatchlab.files import FileKind, ReadError, file_in, instead, is_registry, read_file
+from dispatchlab.files import FileKind, ReadError, content_of, file_in, instead, read_file
 from dispatchlab.model.profile import NEWEST, version_of
 from dispatchlab.registries.model import Recorded, Registry
 from dispatchlab.registries.stored import RegistryFileError, StoredRegistry, recording_bytes
@@ -53,13 +53,8 @@ def open_registry(path: str | os.PathLike[str]) -> StoredRegistry:
 
 def is_registry_file(path: str | os.PathLike[str]) -> bool:
     """Return whether a file begins like a registry; False for an unreadable file, a pipe or a device."""
-    try:
-        if not os.path.isfile(path):
-            return False
-        with open(path, "rb") as stream:
-            return is_registry(stream.read(1024))
-    except (OSError, ValueError):
-        return False
+    found = content_of(path)
+    return found is not None and found.kind is FileKind.REGISTRY
 
 
 # A text, since importing pathlib would cost `dump` a part of its start-up.

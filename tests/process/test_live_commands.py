@@ -47,6 +47,29 @@ def test_any_operator_of_the_installed_pytorch_is_shown(tmp_path: Path) -> None:
     assert re.fullmatch(r"CPU: registered at \S*RegisterCPU_\d+\.cpp:\d+ \[kernel\]\n", shown)
 
 
+_FORMULA = """\
+import torch
+lib = torch.library.Library("street", "FRAGMENT")
+lib.define("lamp(Tensor x) -> Tensor")
+lib.impl("lamp", lambda x: x + 1, "CPU")
+torch.library.register_autograd("street::lamp", lambda ctx, grad: grad, lib=lib)
+lib.define("post(Tensor x) -> Tensor")
+lib.impl("post", lambda x: x + 1, "CPU")
+lib.impl("post", lambda x: x + 1, "Autograd")
+"""
+
+
+def test_a_formula_on_a_library_of_the_package_is_known_to_redispatch(tmp_path: Path) -> None:
+    package(tmp_path, "formulas", init=_FORMULA)
+    shown = {
+        name: dispatchlab(tmp_path, "explain", f"street::{name}", "cpu+grad", "--from", "formulas").stdout
+        for name in ("lamp", "post")
+    }
+    assert "runs: AutogradCPU -> CPU\n" in shown["lamp"]
+    assert "what comes next is not known" not in shown["lamp"]
+    assert "what comes next is not known" in shown["post"]
+
+
 def test_operators_of_an_imported_package_match_a_glob(tmp_path: Path) -> None:
     package(tmp_path, "street", init=_DOOR)
     imported = ["--engine", "torch", "--from", "street"]

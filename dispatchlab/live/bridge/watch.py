@@ -68,12 +68,14 @@ class LoggedRegistration:
         key: the name of the key of a kernel or fallback; empty for a def.
         site: the line that made it.
         shown: the debug text that PyTorch shows for it; None when its library is older than the watch.
+        is_formula: whether `register_autograd` made it.
     """
 
     operator: str
     key: str
     site: CallSite
     shown: str | None
+    is_formula: bool
 
 
 class RegistrationWatch:
@@ -194,7 +196,8 @@ class RegistrationWatch:
     def _log(self, library: _WatchedLibrary, one: Registered) -> None:
         operator = "" if isinstance(one, Fallback) else str(replace(one.operator, namespace=library.namespace))
         key = "" if isinstance(one, Def) else str(one.key or DispatchKey.CompositeImplicitAutograd)
-        logged = LoggedRegistration(operator, key, self._sites.here(), library.shown)
+        is_formula = self._sites.function() == (TorchLibraryFunction.REGISTER_AUTOGRAD, ())
+        logged = LoggedRegistration(operator, key, self._sites.here(), library.shown, is_formula)
         library.logged.append(logged)
         self._in_force.setdefault((operator, key), []).append(logged)
 

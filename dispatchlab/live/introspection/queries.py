@@ -18,7 +18,7 @@ from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.live.introspection.held_kernels import SlotReader
 from dispatchlab.live.introspection.package_paths import package_roots, without_roots
 from dispatchlab.live.introspection.site_log import log_of_imports, placed_texts
-from dispatchlab.model.dump_format import parse_table
+from dispatchlab.model.dump_format import aliases_of, parse_table
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName, name_of
 from dispatchlab.model.snapshot import Snapshot, Violation
@@ -46,7 +46,7 @@ def look_at(names: Sequence[OperatorName]) -> tuple[tuple[Snapshot, tuple[Violat
 def keys_by_rule(names: Sequence[OperatorName]) -> tuple[tuple[str, ...], ...]:
     """Return the keys that `custom_op` and `register_autograd` fill, for each operator; they redispatch by a rule.
 
-    The lines of PyTorch that made their libraries show this.
+    The lines of PyTorch that made their libraries show this, and the log of imports for a library of the package.
     """
     folder, library = os.path.dirname(torch().__file__), torch().library
     # The second makes the library for several functions, of which `register_autograd` alone registers at Autograd.
@@ -65,7 +65,12 @@ def _keys_of(name: OperatorName, made: re.Pattern[str]) -> tuple[str, ...]:
         rows = parse_table(bindings()._dispatch_dump_table(str(name)))
     except (DispatchLabError, ValueError, RuntimeError):
         return ()
-    return tuple(str(key) for key, entry in rows.items() if made.fullmatch(entry.debug))
+    has_formula = (log := log_of_imports()) is not None and log.has_formula(str(name))
+    return tuple(
+        str(key)
+        for key, entry in rows.items()
+        if made.fullmatch(entry.debug) or (has_formula and DispatchKey.Autograd in aliases_of(entry.provenance))
+    )
 
 
 def privateuse1_name() -> str:

@@ -49,6 +49,10 @@ class SiteLog(RegistrationWatch):
         left = list(made)
         return tuple(_matching(left, text) for text in shown)
 
+    def has_formula(self, operator: str) -> bool:
+        """Return whether `register_autograd` made the active Autograd kernel of an operator."""
+        return any(made.is_formula for made in self._in_force.get((operator, "Autograd"), [])[-1:])
+
     @property
     def modules(self) -> frozenset[str]:
         """The modules with the lines of the registrations in force, without PyTorch's."""

@@ -18,7 +18,7 @@ from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.registration import Def, Fallback, Impl, Kernel, Registration
 from dispatchlab.model.schema_parser import parse_name, parse_schema
 from dispatchlab.model.sequence import StepSequence
-from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, set_bits
+from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, key_bits, set_bits
 from dispatchlab.prover.chains import Chains
 from dispatchlab.prover.graph_walk import explore_graph
 from dispatchlab.prover.result import Verdict
@@ -26,14 +26,6 @@ from dispatchlab.questions.certify.certificate import Pattern
 
 MAX_KEYS = 16
 """The sets of more kernels than this are not gone through."""
-
-
-def key_bits(keys: Iterable[DispatchKey]) -> int:
-    """Return keys as bits."""
-    bits = 0
-    for key in keys:
-        bits |= KEY_BIT[key]
-    return bits
 
 
 def keys_in(bits: int) -> frozenset[DispatchKey]:

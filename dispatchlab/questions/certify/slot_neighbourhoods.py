@@ -17,7 +17,7 @@ from dispatchlab.engine.semantics import Semantics
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.keys import SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.registration import Def, Impl, Kernel, Registration
-from dispatchlab.model.slot_set import KEY_OF_BIT, set_bits
+from dispatchlab.model.slot_set import KEY_OF_BIT, key_bits, set_bits
 from dispatchlab.prover.neighbourhoods import combination, one_of_each_role
 from dispatchlab.questions.certify.certificate import Pattern
 from dispatchlab.questions.certify.operator_neighbourhoods import (
@@ -26,7 +26,6 @@ from dispatchlab.questions.certify.operator_neighbourhoods import (
     SCHEMA,
     Neighbourhood,
     fallback_comes_and_goes,
-    key_bits,
 )
 
 # Note [Kernels that play the same part]

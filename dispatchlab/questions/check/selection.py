@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import linecache
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
+from importlib.resources import files
 
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.model.names import is_chosen
@@ -18,6 +20,9 @@ from dispatchlab.questions.lint.rule import Finding, Kind, Rule
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.why.cause import causes
 from dispatchlab.registries.debug_text import sites_in
+
+GROUPS: Mapping[str, str] = tomllib.loads((files("dispatchlab.questions.why") / "groups.toml").read_text("utf-8"))
+"""What fails, by the start of the codes of its causes."""
 
 _COMMENT = re.compile(r"(?:#|//)\s*dispatchlab:\s*ignore(?:\[([^\]]*)\])?")
 
@@ -71,16 +76,21 @@ def codes_of(texts: Iterable[str]) -> frozenset[str]:
 
 
 def page_of(text: str) -> str:
-    """Return the page of a rule or of a cause.
+    """Return the page of a rule or of a cause; for the start of codes, a list of the codes.
 
     Raises:
         UnknownRuleError: no rule or cause has this code or name.
     """
-    for kind in known_kinds().values():
+    known, titles = known_kinds(), {cause.code: cause for cause in causes()}
+    for kind in known.values():
         if text.lower() in (kind.code.lower(), kind.name):
-            cause = next((cause for cause in causes() if cause.code == kind.code and cause.file.is_file()), None)
-            return kind.page if cause is None else cause.page
-    raise UnknownRuleError(text)
+            cause = titles.get(kind.code)
+            return kind.page if cause is None or not cause.file.is_file() else cause.page
+    codes = sorted(codes_of([text]) if text else known)
+    parts = [("Rules of check", [f"- {code}: {known[code].name}" for code in codes if code not in titles])]
+    for start, title in GROUPS.items():
+        parts.append((title, [f"- {code}: {titles[code].title}" for code in codes if code.startswith(start)]))
+    return "\n".join(f"## {title}\n\n{chr(10).join(lines)}\n" for title, lines in parts if lines)
 
 
 @dataclass(frozen=True)
@@ -171,14 +181,5 @@ def selection_of(
 
 
 def selected(select: Sequence[str] = (), ignore: Sequence[str] = ()) -> tuple[Rule, ...]:
-    """Return the rules that are selected and not ignored.
-
-    Args:
-        select: texts for `codes_of`; empty for all rules.
-        ignore: likewise.
-
-    Raises:
-        UnknownRuleError: one of them is not a rule.
-        NothingSelectedError: no rule is left.
-    """
+    """Return the rules that are selected and not ignored; see `selection_of`, which raises the same errors."""
     return Selection(codes_of(select) if select else frozenset(rule.code for rule in RULES), codes_of(ignore)).rules

@@ -24,6 +24,7 @@ from dispatchlab.questions.upgrade.package_changes import Held, OtherKernel, Pac
 from dispatchlab.questions.upgrade.python_changes import PythonDiff
 from dispatchlab.registries.backend_coverage import Way
 from dispatchlab.views import blocks as b
+from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.formatting import counted, first_of, key_names
 from dispatchlab.views.view import View
 
@@ -46,6 +47,13 @@ def upgrade_view(report: UpgradeReport, *, everything: bool = False) -> View[Upg
         everything: all details instead of the first of each part.
     """
     return View(report, document=_document, torch=report.after.torch, whole=everything)
+
+
+@as_json.register
+def _(value: UpgradeReport) -> dict[str, object]:
+    """Leave out what the text leaves out: with `--for`, the differences that do not concern the package."""
+    upgrade, python = (value.upgrade, value.python) if value.package is None else (None, None)
+    return fields_of(value, upgrade=upgrade, python=python)
 
 
 def _document(report: UpgradeReport) -> b.Document:

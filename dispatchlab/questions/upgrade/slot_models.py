@@ -11,7 +11,7 @@ from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import SLOT_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.profile import bundled_profiles, nearest_profile, version_of
-from dispatchlab.model.slot_set import ALL_SLOTS, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, set_bits, slots_of
+from dispatchlab.model.slot_set import ALL_SLOTS, KEY_OF_BIT, UNDEFINED_SLOT, key_bits, set_bits, slots_of
 from dispatchlab.questions.upgrade.operator_changes import Cause, Find, SlotChange
 from dispatchlab.registries.backend_coverage import Way
 from dispatchlab.registries.model import RecordedFallback, RecordedOperator
@@ -141,10 +141,7 @@ class SlotDifference:
 
 def kernel_bits(operator: RecordedOperator) -> int:
     """Return the keys at which an operator has kernels."""
-    bits = 0
-    for kernel in operator.kernels:
-        bits |= KEY_BIT[kernel.key]
-    return bits
+    return key_bits(kernel.key for kernel in operator.kernels)
 
 
 def _differing(one: Shape, other: Shape) -> int:

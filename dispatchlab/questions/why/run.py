@@ -119,8 +119,7 @@ def why_text(text: str, source: str = "", events: str = "") -> Answer:
         answer = replace(answer, evidence=(*answer.evidence, f"and {counted(more, 'more error')} in this text"))
     if answer.code == "WHY919" and not events and _UNDECIDED.match(answer.error):
         asserted = answer.cause.removeprefix("not the dispatcher: ")
-        undecided = replace(answer, code="", title="no known cause", cause=f"cannot tell from the text: {asserted}")
-        return replace(undecided, fixes=(Trial(_RUN, "not tried"),))
+        answer = replace(answer, code="", title="no known cause", cause=f"cannot tell from the text: {asserted}")
     fix = _RUN if "Traceback (" in text else _ABOVE if "[backend fallback]\n" in f"{text}\n" else _NEXT
     return answer if answer.code else replace(answer, fixes=(Trial(fix, "not tried"),))
 
