@@ -446,7 +446,7 @@ def _same(old: Any, new: Any) -> bool:
         return all(_same(*pair) for pair in zip(old, new, strict=False))
     if not isinstance(old, torch().Tensor):
         return True
-    return bool(old.shape == new.shape and torch().equal(old.nan_to_num(), new.detach().nan_to_num()))
+    return bool(torch().equal(*(each.detach().cpu().nan_to_num() for each in (old, new))))  # not on a wrong backend
 
 
 def keep_call(watch: ProgramWatch, operator: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

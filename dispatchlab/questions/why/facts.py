@@ -144,12 +144,6 @@ class Words(dict[str, Any]):
         return {"NoneType": "()", "Parameter": "Tensor"}.get(given, str(given))
 
     @property
-    def made_twice(self) -> tuple[str, ...]:
-        """The lines that made the custom operator, if there are several."""
-        made = [e for e in self.failure.of("custom_op") if e.subject == self["op"] and e.at]
-        return tuple(f"{event.at}: custom_op {event.subject}{event.detail}" for event in made[-2:] if len(made) > 1)
-
-    @property
     def register_autograd(self) -> str:
         """The call that gives the operator its formula; `register_autograd` refuses an operator that writes."""
         if self["written"]:
@@ -322,7 +316,7 @@ class Words(dict[str, Any]):
         return tuple(
             f"{event.at}: {event.kind} {event.subject}" + (f" at {event.detail}" if event.kind == "impl" else "")
             for event in events
-            if event.kind not in ("define", "impl") or str(event.at) not in inside
+            if event.kind not in ("define", "impl", "collected") or str(event.at) not in inside
         )[-6:]
 
 
@@ -337,6 +331,10 @@ OF_WORDS: Final[Mapping[str, Callable[[Words], object]]] = {
     "dotted": lambda words: words["op"].replace("::", "."),
     "extension": lambda words: words.groups[1] not in sys.stdlib_module_names,
     "fake_at": lambda words: f" at {short_site(words.operator.fake)}" if words.operator.fake else "",
+    "aten": lambda words: words.failure.registry.names("aten"),
+    "forms": lambda words: ", ".join(
+        filter(re.compile(rf"(?!{words['subject']}$)aten::{words['stem']}_?(\.|$)").match, words["aten"])
+    ),
     "formula_at": lambda words: words.latest("function", "backward"),
     "held": lambda words: ", ".join(f'"{name}"' for name in words.attributes),
     "holding": lambda words: next(iter(words.attributes), ""),
@@ -351,5 +349,5 @@ OF_WORDS: Final[Mapping[str, Callable[[Words], object]]] = {
     "work_keys": lambda words: listed(key for key in words.operator.backends if key not in ("Meta", "Tracer")),
 }
 """Facts of other facts: `data_sized`, true if a run of the kernel showed that the size of its result depends on data;
-`formula_at`, the line of the backward; `holding`, the attribute in which a class keeps its tensor; `names_there`, the
-operators of the namespace `ns`; `unaliased`, the schema in `refused` without aliases."""
+`formula_at`, the line of the backward; `forms`, the other forms of `stem`; `holding`, the attribute in which a class
+keeps its tensor; `names_there`, the operators of the namespace `ns`; `unaliased`, `refused` without aliases."""

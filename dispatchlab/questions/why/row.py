@@ -17,7 +17,7 @@ A fix is a text, or one of
 - `otherwise: TEXT`, which is shown if no other fix worked in a trial;
 - `wrap <>.float(): TEXT`, which is put around each tensor of the call;
 - `swap OLD -> NEW: TEXT`, which changes the call;
-- `again SETUP: TEXT`: the whole program is run again after SETUP, and the cause is shown only if it then ends well;
+- `again SETUP: TEXT`: the program is run again after SETUP, where `subject` is the event's; shown only if it ends well;
 - `code: TEXT`, which is run; `within CONTEXT: TEXT`, which imports a context and enters it; `outer SETUP: TEXT`, which
   is run after SETUP, and repeats the call that led into PyTorch, not the call that failed inside of a
   kernel.
@@ -155,7 +155,7 @@ def _fix(text: str, words: Words) -> Fix:
     if setup := re.fullmatch(r"outer (.+)", kind):
         return Fix(text=rest, code=f"import torch\n{_fill(setup[1], words)}\n{rest}", outer=True)
     if setup := re.fullmatch(r"(?s:again (.+))", kind):
-        return Fix(text=rest, again=setup[1])
+        return Fix(text=rest, again=f"subject = {words['subject']!r}\n{setup[1]}")
     if needs := re.fullmatch(r"needs (.+)", kind):
         return Fix(text=rest, needs=needs[1])
     return Fix(text=_fill(text, words))
