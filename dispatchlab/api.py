@@ -113,6 +113,8 @@ class OrderCheck:
     >>> two = check_order([Impl(foo, DispatchKey.CPU, debug="fn_1"), Impl(foo, DispatchKey.CPU, debug="fn_2")])
     >>> two.verdict, two.as_expected
     (Verdict.ORDER_DEPENDENT, False)
+    >>> bool(two)  # so `assert check_order(...)` is a test
+    False
     >>> print(two)  # doctest: +ELLIPSIS
     registrations: order-dependent (model: torch-...), NOT as expected: order-independent
     cause: the registrations fn_1 and fn_2 both set the CPU kernel of test::foo. A later registration ...
@@ -144,6 +146,9 @@ class OrderCheck:
     def exploration(self) -> Exploration:
         """The verdict with its counts: sets, states, edges, orders."""
         return self.report.exploration
+
+    def __bool__(self) -> bool:
+        return self.as_expected
 
     def __repr__(self) -> str:
         found = self.counterexample
@@ -309,6 +314,9 @@ class StateCheck:
     sequence: StepSequence | None = None
     snapshots: tuple[Snapshot, ...] = ()
 
+    def __bool__(self) -> bool:
+        return self.holds
+
     def __str__(self) -> str:
         if self.sequence is None:
             return f"holds in every state ({self.states:,})"
@@ -323,6 +331,8 @@ def explore(
     max_states: int = 100_000,
 ) -> StateCheck:
     """Check a predicate in every state that registrations and releases can reach on the lab engine.
+
+    The `order` of a scenario holds. If a scenario has `modules`, each is imported as a whole, and nothing is released.
 
     >>> from dispatchlab import DispatchKey, Impl, explore, parse_name
     >>> foo = parse_name("test::foo")
@@ -341,32 +351,27 @@ def explore(
         DispatchLabError: the scenario cannot be used.
     """
     from dispatchlab.engine.lab_engine import LabEngine
+    from dispatchlab.prover.modules import import_states
     from dispatchlab.prover.states import ReachableStates
 
-    if isinstance(subject, str | os.PathLike):
-        subject = load_scenario(subject)
-    if isinstance(subject, Scenario):
-        registrations, operators, order = subject.registrations, subject.operators, subject.order
-        semantics = semantics or subject.semantics
+    scenario = _scenario(subject, allow_import=False)
+    space = LabEngine(semantics or scenario.semantics).space(scenario.registrations, scenario.operators)
+    count = len(scenario.registrations)
+    reached: Iterable[tuple[Any, StepSequence]]
+    if scenario.modules:
+        reached = import_states(space, count, scenario.modules, scenario.order)
     else:
-        registrations, operators, order = tuple(subject), operators_named_by(subject), ()
-    space = LabEngine(semantics).space(registrations, operators)
-    stop = lambda states, _: "full" if states > max_states else None  # noqa: E731
-    found = ReachableStates(space, range(len(registrations)), order, stop=stop)
+        found = ReachableStates(space, range(count), scenario.order)
+        reached = ((found.states[node], found.sequence(node)) for node in found.nodes())
+    tested = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of kernels that are overridden
-        edges = found.edges()
-        tested = 0
-        while True:
-            for node in range(tested, len(found.states)):
-                snapshots = space.observe(found.states[node])
-                if not always(snapshots):
-                    return StateCheck(False, node + 1, found.sequence(node), snapshots)  # noqa: FBT003
-            tested = len(found.states)
-            if next(edges, None) is None:
-                break
-    if found.stopped is not None:
-        raise TooManyStatesError(tested)
+        for state, sequence in reached:
+            if tested == max_states:
+                raise TooManyStatesError(tested)
+            snapshots, tested = space.observe(state), tested + 1
+            if not always(snapshots):
+                return StateCheck(False, tested, sequence, snapshots)  # noqa: FBT003
     return StateCheck(True, tested)  # noqa: FBT003
 
 
@@ -536,11 +541,11 @@ def dump(operator: str, *, of: Dispatcher | str | None = None, after: str | None
 
     if of is None or isinstance(of, str):
         from dispatchlab.model.names import is_glob
-        from dispatchlab.questions.dump.inspect_operators import OneOperatorError, inspect_operators
+        from dispatchlab.questions.dump.inspect_operators import inspect_operators
         from dispatchlab.questions.dump.inspect_scenario import InspectOptions
 
         if is_glob(operator):
-            raise OneOperatorError(operator)
+            raise RequestError(f"{operator!r} is a glob, but dump needs the name of one operator")
         source, imports = _source(of)
         found = inspect_operators(operator, source=source, options=InspectOptions(imports=imports, after=after))
         (snapshot,) = found.snapshots

@@ -18,7 +18,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from dispatchlab.errors import DispatchLabError, nearest
+from dispatchlab.errors import DispatchLabError, RequestError, nearest
 
 
 class ReadError(DispatchLabError):
@@ -130,17 +130,13 @@ def module_spec(name: str) -> ModuleSpec | None:
     return None
 
 
-class NoModuleError(DispatchLabError):
-    """There is no module at a path."""
-
-    path: str
-
-    def __str__(self) -> str:
-        folder, name = os.path.split(os.path.splitext(self.path.rstrip(os.sep))[0])
-        modules = modules_in(folder)
-        near = " or ".join(os.path.join(folder, module) for module in nearest(name, modules, count=3))
-        has = f"; {folder or os.curdir} has {', '.join(modules[:3])}" if modules else ""
-        return f"{self.path}: there is no such file or folder{f'; did you mean {near}?' if near else has}"
+def no_module(path: str) -> RequestError:
+    """Return the error that there is no module at a path."""
+    folder, name = os.path.split(os.path.splitext(path.rstrip(os.sep))[0])
+    modules = modules_in(folder)
+    near = " or ".join(os.path.join(folder, module) for module in nearest(name, modules, count=3))
+    has = f"; {folder or os.curdir} has {', '.join(modules[:3])}" if modules else ""
+    return RequestError(f"{path}: there is no such file or folder{f'; did you mean {near}?' if near else has}")
 
 
 def json_value(data: bytes, path: str) -> object:

@@ -42,6 +42,7 @@ def test_a_first_run_writes_three_files_and_adds_the_options_of_pytest(checkout:
     workflow = after[".github/workflows/dispatchlab.yml"]
     assert "dispatchlab check my_ops" in workflow
     assert 'run: pip install "$TORCH" --index-url' in workflow
+    assert "      - run: pip install . dispatchlab pytest\n" in workflow
     assert "  edited  pyproject.toml" in result.stdout
     assert result.stdout.endswith(
         "  dispatchlab check my_ops\n"
@@ -120,6 +121,32 @@ def test_a_checkout_without_workflows_is_told_of_the_option(checkout: Path) -> N
     assert "no CI workflow" not in run("init", "--ci", "none").stderr
     (checkout / ".github").mkdir()
     assert "no CI workflow" not in run("init").stderr
+
+
+def test_a_folder_of_scenarios_is_used_and_nothing_is_installed_where_there_is_no_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.yaml").write_text(FIVE)
+    (tmp_path / "rules").mkdir()
+    for name in ("one", "two"):
+        (tmp_path / "rules" / f"{name}.yaml").write_text(FIVE)
+    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100\n")
+    result = run("init", "--ci", "github")
+    assert result.exit_code == 0, result.output
+    assert "example" not in result.output
+    assert {name for name in files(tmp_path) if name.startswith("rules/")} == {
+        "rules/one.yaml",
+        "rules/two.yaml",
+        "rules/expect/one.txt",
+        "rules/expect/two.txt",
+    }
+    assert 'dispatchlab_scenarios = ["rules"]' in (tmp_path / "pyproject.toml").read_text()
+    workflow = (tmp_path / ".github" / "workflows" / "dispatchlab.yml").read_text()
+    assert "      - run: pip install dispatchlab pytest\n      - run: pytest rules\n" in workflow
+    again = run("init", "--ci", "github")
+    assert (again.exit_code, "wrote" in again.stdout, "edited" in again.stdout) == (0, False, False)
 
 
 def test_a_second_run_keeps_what_is_there(checkout: Path) -> None:

@@ -34,7 +34,10 @@ from dispatchlab import (
     RegistrationError,
     Verdict,
     check_order,
+    diff,
+    dump,
     explain,
+    explore,
     load_scenario,
     open_registry,
     parse_name,
@@ -43,7 +46,10 @@ from dispatchlab import (
     scenario_text,
     tensor,
 )
+from dispatchlab.errors import RequestError
 from dispatchlab.model.profile import semantics_names
+from dispatchlab.prover.result import Expectation
+from dispatchlab.scenario import Scenario
 
 ROOT = Path(__file__).parent.parent
 SCENARIOS = ROOT / "scenarios"
@@ -257,3 +263,34 @@ def run(test: doctest.DocTest) -> int:
     result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=printed.append)
     assert result.failed == 0, "".join(printed)
     return result.attempted
+
+
+def test_a_check_is_true_if_the_verdict_is_as_expected() -> None:
+    foo = parse_name("test::foo")
+    two = (Impl(foo, DispatchKey.CPU, debug="a"), Impl(foo, DispatchKey.CPU, debug="b"))
+    assert not check_order(two)
+    assert check_order(two[:1])
+    expected = Scenario("One.", two, (foo,), expect=Expectation.ORDER_DEPENDENT)
+    assert check_order(expected)
+    assert explore(two, always=lambda operators: True)
+    assert not explore(two, always=lambda operators: not operators[0].exists)
+
+
+def test_a_kernel_without_a_text_is_named_by_its_position() -> None:
+    keys = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "Autograd")
+    found = str(check_order([Def("t::foo(Tensor x) -> Tensor"), *(Impl("t::foo", key) for key in keys)]))
+    assert "hold the kernel registration 2" in found
+    assert "calls the kernel registration 1" in found
+    assert "kernel ." not in found
+
+
+def test_a_version_stands_for_the_names_of_its_registry_and_its_dispatcher() -> None:
+    found = diff("2.13", "2.15", operators=["aten::relu"]).report
+    assert found.upgrade == diff("torch-2.13", "torch-2.15", operators=["aten::relu"]).report.upgrade
+    assert len(open_registry("2.13")) == len(open_registry("torch-2.13"))
+    assert Dispatcher("2.4").semantics.name == "torch-2.4"
+
+
+def test_a_dump_of_a_glob_says_that_dump_needs_one_operator() -> None:
+    with pytest.raises(RequestError, match=r"^'aten::a\*' is a glob, but dump needs the name of one operator$"):
+        dump("aten::a*", of="torch-2.13")

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from expecttest import assert_expected_inline
 
+from dispatchlab.errors import RequestError
 from dispatchlab.questions.check.findings import drift_findings
 from dispatchlab.questions.record.blocks import check_view
-from dispatchlab.questions.record.check_record import NoPackagesError, RecordCheck, check_record, compare_records
+from dispatchlab.questions.record.check_record import RecordCheck, check_record, compare_records
 from dispatchlab.scenario.load import parse_scenario
 from tests.command_line import run
 
@@ -152,7 +153,7 @@ def test_the_winner_of_whatever_is_overwritten_counts(body: str, winner: str) ->
 def test_a_scenario_that_names_no_packages_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(HEAD.replace("packages: [mine]\n", "") + DEF)
-    with pytest.raises(NoPackagesError, match="add `packages:"):
+    with pytest.raises(RequestError, match="add `packages:"):
         check_record(str(path))
 
 

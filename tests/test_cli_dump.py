@@ -63,6 +63,19 @@ CompositeImplicitAutograd[alias]: fn_math :: (Tensor _0) -> Tensor _0 [ boxed un
     assert {"CPU: fn_cpu [kernel]", "AutogradCUDA: fn_math [math kernel]"} <= {*table.splitlines()}
 
 
+def test_a_stale_row_without_a_kernel_says_so(tmp_path: Path) -> None:
+    (tmp_path / "alias.yaml").write_text(
+        "claim: One operator.\nsemantics: torch-2.13\nregistrations:\n  - def: baz(Tensor x) -> Tensor\n"
+        "  - {impl: baz, dispatch: CompositeExplicitAutograd, debug: explicit}\n"
+        "  - {impl: baz, dispatch: CompositeImplicitAutograd, debug: implicit}\n"
+    )
+    about = ("test::baz", "--from", str(tmp_path / "alias.yaml"), "--key", "NestedTensorCPU")
+    assert dump(*about, "--after", "+0 +2 +1").stdout == (
+        "name: test::baz\n\nNestedTensorCPU: no kernel  (STALE: calls run implicit)\n"
+    )
+    assert dump(*about).stdout == "name: test::baz\n\nNestedTensorCPU: no kernel\n"
+
+
 def test_a_stale_row_says_so() -> None:
     source = Path(__file__).parents[1] / "scenarios/defects/stale_sparse_torch.yaml"
     result = dump("test::foo", "--from", str(source), "--key", "AutogradOther", "--key", "AutogradCPU")

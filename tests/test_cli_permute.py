@@ -502,12 +502,12 @@ def test_a_bound_that_was_hit_names_its_option_and_a_missing_proof_its_exit_code
     )
 
 
-def test_a_folder_for_a_registry_is_refused_with_a_file_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("rules").mkdir()
-    Path("rules/one.yaml").touch()
-    result = permute("rules", "--operator", "foo")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "rules: expected a file but found a folder; name a file in it, such as rules/one.yaml\n",
-    )
+def test_an_operator_of_a_folder_needs_the_file_if_there_are_several(tmp_path: Path) -> None:
+    first = tmp_path / "one.yaml"
+    first.write_text(FIVE)
+    alone = permute(str(tmp_path), "--operator", "test::foo")
+    assert alone.stdout.startswith(f"{first} under {bundled_profiles()[-1]}: 1 operator\n")
+    (tmp_path / "two.yaml").write_text(FIVE)
+    several = permute(str(tmp_path), "--operator", "test::foo")
+    text = f"--operator needs one registry or scenario, but several were named: name one, such as {first}"
+    assert (several.exit_code, several.stderr.splitlines()[-1]) == (2, f"Error: {text}")

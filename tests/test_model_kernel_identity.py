@@ -121,7 +121,7 @@ def test_a_text_that_reads_like_a_mark_gets_no_twin() -> None:
         "fn (registration 1)",
         "fn (registration 1)'",
         "fn (registration 2)",
-        "",
+        "registration 3",
     ]
 
 

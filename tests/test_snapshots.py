@@ -12,11 +12,11 @@ import pytest
 from expecttest import assert_expected_inline
 
 from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.errors import RequestError
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.questions.order.snapshots import (
     Snapshots,
-    TooManySnapshotsError,
     rows_between,
     snapshots_of,
 )
@@ -137,7 +137,7 @@ def test_more_states_than_anybody_reads_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "many.yaml"
     kernels = "".join(f"  - impl: foo_{at}\n    dispatch: CPU\n" for at in range(11))
     path.write_text(f"claim: Many.\nregistrations:\n{kernels}")
-    with pytest.raises(TooManySnapshotsError, match=r"the 11 registrations have more than 1,024 states"):
+    with pytest.raises(RequestError, match=r"the 11 registrations have more than 1,024 states"):
         snapshots_of(LabEngine("strict"), load_scenario(path))
     done = run("permute", str(path), "--snapshots")
     assert (done.exit_code, "more than 1,024 states" in done.stderr) == (2, True)

@@ -55,4 +55,6 @@ def test_the_command_filters_and_sums_up(tmp_path: Path) -> None:
     assert (result.stdout, "no call is left" in result.stderr) == ("", True)
     result = run(main, ["trace", str(program), "--sets"])
     assert f"--sets after {program} went to it: an option of dispatchlab stands before it" in result.stderr
+    result = run(main, ["trace", str(program), "--format=json"])
+    assert f"--format after {program} went to it: an option of dispatchlab stands before it" in result.stderr
     assert result.exit_code == 0

@@ -349,3 +349,14 @@ def test_a_pytorch_without_a_model_is_read_under_the_nearest_and_that_is_said() 
     assert second.note == f"there is no model of PyTorch 2.99.0a0+git: slots are computed by that of {version}"
     assert [model.name for model in models_of("strict (x.yaml)", "2.9.1")] == ["torch-2.9", "torch-2.9"]
     assert [model.name for model in models_of("a", "b")] == [newest_bundled()] * 2
+    assert [model.name for model in models_of("strict (x.yaml)", "torch-2.4 (y.yaml)")] == ["strict", "torch-2.4"]
+
+
+def test_a_scenario_is_named_by_its_file_and_compared_by_its_own_semantics(tmp_path: Path) -> None:
+    text = "claim: One.\nsemantics: {}\nregistrations:\n  - def: foo(Tensor x) -> Tensor\n"
+    for name, semantics in (("old.yaml", "torch-2.4"), ("strict.yaml", "strict")):
+        (tmp_path / name).write_text(text.format(semantics))
+    old, strict = str(tmp_path / "old.yaml"), str(tmp_path / "strict.yaml")
+    shown = upgrade_view(upgrade_sources(strict, old)).text()
+    assert f"before: {strict}, 1 operator, by the model strict\n" in shown
+    assert f"after: {old}, 1 operator, by the model torch-2.4\n" in shown

@@ -35,6 +35,18 @@ def _fields_table(shape: dict[str, Any]) -> str:
 _FEW = 15
 
 
+def _several(kind: str) -> str:
+    """The plural of a kind."""
+    plurals = {
+        "text": "texts",
+        "a [dispatch key](concepts.md#dispatch-keys)": "[dispatch keys](concepts.md#dispatch-keys)",
+    }
+    plurals["a def, an impl or a fallback"] = "defs, impls and fallbacks"
+    if kind.startswith("a list of "):
+        return f"lists of {kind.removeprefix('a list of ')}"
+    return plurals.get(kind) or f"{kind.removeprefix('a ')}s"
+
+
 def _kind(field: dict[str, Any]) -> str:
     """What stands in a field, in words."""
     match field:
@@ -51,10 +63,12 @@ def _kind(field: dict[str, Any]) -> str:
         case {"anyOf": [*several]}:
             return ", or ".join(dict.fromkeys(_kind(one) for one in several))
         case {"type": "array", "items": items}:
-            return f"a list: {_kind(items)}"
+            return f"a list of {_several(_kind(items))}"
         case {"type": "object"}:
             return "a mapping"
         case {"type": "integer"}:
             return "a number"
+        case {"type": "boolean"}:
+            return "`true` \\| `false`"
         case _:
             return "text"

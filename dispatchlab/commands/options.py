@@ -64,11 +64,12 @@ def _key_of(text: str) -> str:
 
 def _source_of(text: str) -> str:
     if os.sep in text and os.path.splitext(text)[1] in ("", ".py") and not os.path.exists(text):
-        from dispatchlab.files import NoModuleError
+        from dispatchlab.files import no_module
 
-        raise NoModuleError(text)
-    is_version = re.match(r"\d+\.\d+$", text) and not os.path.exists(text)
-    return f"torch-{text}" if is_version else text
+        raise no_module(text)
+    from dispatchlab.model.profile import torch_name
+
+    return text if os.path.exists(text) else torch_name(text)
 
 
 def _semantics_of(text: str) -> str:

@@ -280,7 +280,7 @@ def note(text: str) -> None:
 
 def note_passed_on(program: str, arguments: Sequence[str], *options: str) -> None:
     """Name the arguments of a program that look like options of dispatchlab."""
-    if ours := sorted({*options} & {*arguments}):
+    if ours := sorted({*options} & {argument.partition("=")[0] for argument in arguments}):
         note(f"note: {' and '.join(ours)} after {program} went to it: an option of dispatchlab stands before it")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from typing import Any, NoReturn
 
@@ -116,9 +117,14 @@ def permute(
       dispatchlab permute torch-2.13 --operator 'aten::*matmul*'
       dispatchlab permute my_package --report certificates.html
     """
+    from dispatchlab.scenario.folders import scenario_files
+
     if not scenarios or is_registry(scenarios) or operators:
+        if scenarios and scenarios[0] != "." and os.path.isdir(scenarios[0]) and not is_registry(scenarios):
+            scenarios = scenario_files(scenarios, report=note)
         if len(scenarios) > 1:
-            raise click.UsageError("--operator needs one registry or scenario, but several were named: name one")
+            about = f"but several were named: name one, such as {scenarios[0]}"
+            raise click.UsageError(f"--operator needs one registry or scenario, {about}")
         found = subject(scenarios[0] if scenarios else None if operators else ".", operators=operators)
         if found.name == ".":
             raise click.UsageError(_NO_SOURCE)
@@ -128,7 +134,6 @@ def permute(
     from dispatchlab.files import FileKind
     from dispatchlab.questions.order.outcomes import Outcomes, check_files
     from dispatchlab.questions.order.run_scenario import RunOptions, run_scenarios
-    from dispatchlab.scenario.folders import scenario_files
 
     if options["imports"]:
         reach_checkout()

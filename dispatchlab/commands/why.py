@@ -49,7 +49,8 @@ def why(
       dispatchlab why -m pytest tests/test_ops.py
       dispatchlab why --text error.txt --from torch-2.9
     """
-    from dispatchlab.questions.why.run import NoProgramError, why_program, why_text
+    from dispatchlab.errors import RequestError
+    from dispatchlab.questions.why.run import NO_PROGRAM, why_program, why_text
 
     if text is not None:
         if program or text.endswith(".py"):
@@ -57,7 +58,7 @@ def why(
         try:
             given = sys.stdin.read() if text == "-" else Path(text).read_text(encoding="utf-8", errors="replace")
         except OSError as error:
-            raise NoProgramError(text, error.strerror or str(error)) from error
+            raise RequestError(f"{text} cannot be read: {error.strerror or error}; {NO_PROGRAM}") from error
         if not given.strip():
             raise click.UsageError(
                 "standard input was empty; paste the error, then press Ctrl-D" if text == "-" else f"{text} is empty"

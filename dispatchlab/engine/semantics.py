@@ -38,6 +38,7 @@ from dispatchlab.model.profile import (
     nearest_profile,
     read_profile,
     semantics_names,
+    torch_name,
     version_of,
 )
 from dispatchlab.model.registration import Fallback, Kernel, KernelForm
@@ -338,8 +339,8 @@ def semantics_named(name: str | None) -> Semantics:
         from dispatchlab.model.installed_torch import resolved_semantics
 
         name = resolved_semantics(name)
-    if name in SEMANTICS:
-        return SEMANTICS[name]
+    if torch_name(name) in SEMANTICS:
+        return SEMANTICS[torch_name(name)]
     if name.endswith(".json") and os.path.exists(name):
         return semantics_of(read_profile(name), name)
     raise UnknownSemanticsError(name)

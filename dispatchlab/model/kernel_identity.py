@@ -62,7 +62,7 @@ class _Site:
 
 
 def distinguished(registrations: Sequence[Registration]) -> tuple[Registration, ...]:
-    """Return the registrations, with marks in the debug texts of kernels that could be confused.
+    """Return the registrations, with marks in the debug texts of kernels that have none or could be confused.
 
     Entries that Python keeps are marked in the same way. A registration without a mark stays the same object, and so do
 
@@ -78,7 +78,7 @@ def distinguished(registrations: Sequence[Registration]) -> tuple[Registration, 
     marks: dict[tuple[int, int | None], str] = {}
     texts = {debug for _, debug in groups}
     for (_, debug), sites in groups.items():
-        if len(sites) > 1:
+        if len(sites) > 1 or not debug:
             _mark(debug, sites, texts, marks)
     if not marks:
         return tuple(registrations)
@@ -90,7 +90,7 @@ def _mark(debug: str, sites: Sequence[_Site], texts: set[str], marks: dict[tuple
     kinds: dict[Hashable, list[_Site]] = {}
     for site in sites:
         kinds.setdefault(_identity(site), []).append(site)
-    if len(kinds) == 1:
+    if len(kinds) == 1 and debug:
         return
     kinds_of = Counter(kind[0].index for kind in kinds.values())
     for kind in kinds.values():

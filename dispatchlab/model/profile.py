@@ -155,6 +155,11 @@ def version_of(text: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
+def torch_name(text: str) -> str:
+    """Return `torch-2.13` for `2.13`, and every other text as it is."""
+    return f"torch-{text}" if re.fullmatch(r"\d+\.\d+", text) else text
+
+
 NEWEST = frozenset({"latest", "newest", "main", "nightly", "stable"})
 """Words that stand for the newest version elsewhere; here a version has its number."""
 

@@ -18,9 +18,10 @@ See Note [Orders of imports].
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dispatchlab.errors import first_of
 from dispatchlab.model.kernel_identity import distinguished
@@ -33,6 +34,7 @@ from dispatchlab.prover.chains import (
     ChainsWithin,
     Module,
     count_registration_orders,
+    earlier_masks,
     keeping,
     later_masks,
     normal,
@@ -42,7 +44,7 @@ from dispatchlab.prover.driver import Run, Steps, Walk, explore_walk
 from dispatchlab.prover.limits import DEFAULT_WALK, Interrupted, Progress, WalkOptions, Watch
 from dispatchlab.prover.partition import among, groups_by, parts_of, places_of, strays_of
 from dispatchlab.prover.prng import SplitMix64
-from dispatchlab.prover.protocol import Engine, Forkable
+from dispatchlab.prover.protocol import Engine, Forkable, StateSpace
 from dispatchlab.prover.random_walk import DEFAULT_SAMPLES
 from dispatchlab.prover.result import Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import Sessions, compare_sequences, on_prefixes, on_sandboxes, reasons_of, run
@@ -91,9 +93,7 @@ def explore_modules(
     """
     watch = Watch(options, cancelled=cancelled, progress=progress)
     registrations = distinguished(registrations)
-    listed = {index for module in modules for index in module.registrations}
-    alone = [Module("", (index,)) for index in range(len(registrations)) if index not in listed]
-    blocks = [*modules, *alone]
+    blocks = _blocks(len(registrations), modules)
     whole = _Imports(engine, registrations, operators, blocks, chains_of(blocks, order), options, watch)
     names = [module.name for module in modules]
     shown = first_of(names, _NAMED)
@@ -110,6 +110,36 @@ def explore_modules(
         return about(whole.explore())
     except Interrupted as stopped:
         raise Interrupted(about(stopped.exploration)) from None
+
+
+def _blocks(count: int, modules: Sequence[Module]) -> list[Module]:
+    listed = {index for module in modules for index in module.registrations}
+    return [*modules, *(Module("", (index,)) for index in range(count) if index not in listed)]
+
+
+def import_states(
+    space: StateSpace[Any], count: int, modules: Sequence[Module], order: Chains
+) -> Iterator[tuple[Any, StepSequence]]:
+    """Return every state that imports of whole modules can reach, with a sequence of the fewest imports to it."""
+    blocks = _blocks(count, modules)
+    earlier = earlier_masks(len(blocks), chains_of(blocks, order))
+    found: dict[tuple[int, Any], StepSequence] = {(0, space.empty()): ()}
+    waiting = deque(found)
+    while waiting:
+        mask, state = waiting.popleft()
+        yield state, found[mask, state]
+        for at, block in enumerate(blocks):
+            new, refusal = state, None
+            if mask >> at & 1 or earlier[at] & ~mask:
+                continue
+            for index in block.registrations:
+                new, refusal = space.register(new, index)
+                if refusal is not None:
+                    break
+            node = mask | 1 << at, new
+            if refusal is None and node not in found:
+                found[node] = *found[mask, state], *block.registrations
+                waiting.append(node)
 
 
 class _Imports(NamedTuple):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from dispatchlab.errors import RegistrationError
@@ -89,6 +90,14 @@ class ReachableStates:
                 node = self._known.get((target, new))
                 yield StateEdge(head, step, self._add(target, new, head, step) if node is None else node, refusal)
             head += 1
+
+    def nodes(self) -> Iterator[int]:
+        """Return every state by its number, taking steps as needed; iterate only once."""
+        seen = 0
+        for node in chain((0,), (edge.target for edge in self.edges())):
+            if node == seen:
+                seen += 1
+                yield node
 
     def sequence(self, node: int, *more: Step) -> StepSequence:
         """Return a shortest sequence to a state, followed by further steps."""

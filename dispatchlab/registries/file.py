@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.files import FileKind, ReadError, content_of, file_in, instead, read_file
-from dispatchlab.model.profile import NEWEST, version_of
+from dispatchlab.model.profile import NEWEST, torch_name, version_of
 from dispatchlab.registries.model import Recorded, Registry
 from dispatchlab.registries.stored import RegistryFileError, StoredRegistry, recording_bytes
 
@@ -100,6 +100,7 @@ def bundled_names() -> tuple[str, ...]:
 
 def bundled_name(text: str) -> str | None:
     """Return the name of the bundled or installed registry that a text means; None when it means none."""
+    text = torch_name(text)
     if not text.startswith("torch-"):  # so that nothing is read for a file of another name
         return None
     name = _OTHER_NAMES.get(text, text)

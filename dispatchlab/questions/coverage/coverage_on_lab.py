@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from dispatchlab.engine.semantics import Semantics
+from dispatchlab.errors import RequestError
 from dispatchlab.model.dump_format import Provenance, TableEntry, aliases_of, parse_table
 from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
-from dispatchlab.questions.sources.find_sources import EmptySourceError
 from dispatchlab.questions.sources.replay_on_lab import for_registry
 from dispatchlab.registries.backend_coverage import CoverageReport, Filled, FillOf, Stale, Way, coverage
 from dispatchlab.registries.builds import backend_named, has_kernels_for, is_in_tree, no_answer
@@ -38,11 +38,11 @@ def coverage_report(
         listed: the ways whose operators are listed.
 
     Raises:
-        EmptySourceError: there is no operator.
+        RequestError: there is no operator.
         DispatchLabError: an operator cannot be used.
     """
     if not operators:
-        raise EmptySourceError((name,))
+        raise RequestError(f"{name} has no operator, so there is nothing to report: record some that do")
     semantics = for_registry(model_for(recorded.torch))
     found = coverage(recorded, key, Fill(semantics, recorded.fallbacks), name=name, operators=operators)
     backend = backend_named(key) or ""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dispatchlab.errors import DispatchLabError, RequestError
+from dispatchlab.errors import RequestError
 from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.names import OperatorName, find_names, find_operators, is_glob, name_of, qualified
 from dispatchlab.model.operator_view import with_slots
@@ -22,7 +22,7 @@ from dispatchlab.questions.dump.inspect_scenario import (
     packet_from,
     with_reasons,
 )
-from dispatchlab.questions.sources.engines import SemanticsOfTorchError
+from dispatchlab.questions.sources.engines import SEMANTICS_OF_TORCH
 from dispatchlab.questions.sources.find_sources import (
     LIVE,
     check_source,
@@ -44,14 +44,6 @@ _PYTHON_READER = "dispatchlab.live.introspection.python_registries"
 _REGISTRY_READER = "dispatchlab.live.introspection.registry_reader"
 
 
-class OneOperatorError(DispatchLabError):
-    """A pattern was given, but one operator is expected."""
-
-    asked: str
-
-    template = "{asked!r} is a glob, but explain needs the name of one operator"
-
-
 def inspect_operator(operator: str, *, source: str | None = None, options: InspectOptions = USUAL) -> Inspection:
     """Inspect one operator of any source, with the lab's reasons if the source has no reasons.
 
@@ -64,7 +56,7 @@ def inspect_operator(operator: str, *, source: str | None = None, options: Inspe
         DispatchLabError: there is no such operator, or the source or engine cannot be used.
     """
     if is_glob(operator):
-        raise OneOperatorError(operator)
+        raise RequestError(f"{operator!r} is a glob, but explain needs the name of one operator")
     if source == LIVE:
         source, options = None, options._replace(engine="torch")
     return inspect_operators(operator, source=source, options=options._replace(reasons=True))
@@ -184,11 +176,11 @@ def _inspect_installed(operator: str, asked: InspectOptions) -> Inspection:
     Raises:
         UnknownOperatorError: there is no such operator.
         AmbiguousOperatorError: the name has several overloads.
-        SemanticsOfTorchError: the options name semantics.
+        RequestError: the options name semantics.
         DispatchLabError: PyTorch or a module cannot be imported.
     """
     if asked.semantics is not None:
-        raise SemanticsOfTorchError(asked.semantics)
+        raise RequestError(SEMANTICS_OF_TORCH.format(asked.semantics))
     from dispatchlab.live.worker.engine import LiveEngine
     from dispatchlab.model.operator_view import view_of
 

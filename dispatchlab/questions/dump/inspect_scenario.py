@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import RequestError
 from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.names import (
     OperatorName,
@@ -36,21 +36,6 @@ if TYPE_CHECKING:
     from dispatchlab.model.registration import Registration
     from dispatchlab.prover.protocol import Engine, Sandbox
     from dispatchlab.registries.model import Recorded
-
-
-class ForeignOperatorOnTorchError(DispatchLabError):
-    """The installed PyTorch cannot show its own operator in the state of a record."""
-
-    operator: str
-    source: str
-    packages: tuple[str, ...]
-
-    def __str__(self) -> str:
-        package = (self.packages or ("MODULE",))[0]
-        return (
-            f"{self.operator} is not of {self.source} alone, and a sandbox on the installed PyTorch has none of its "
-            f"other kernels: use --engine torch --from {package}, or --from {self.source} without --engine"
-        )
 
 
 class Inspection(NamedTuple):
@@ -180,7 +165,11 @@ def inspect_scenario(
             return shown
         foreign = next((name for name in found_names if name in beneath.names), None)
         if foreign is not None:
-            raise ForeignOperatorOnTorchError(foreign, path, scenario.packages)
+            raise RequestError(
+                f"{foreign} is not of {path} alone, and a sandbox on the installed PyTorch has none of its other "
+                f"kernels: use --engine torch --from {(scenario.packages or ('MODULE',))[0]}, or --from {path} without "
+                "--engine"
+            )
     with engine_for(
         options.engine, asked=options.semantics, in_file=scenario.semantics, imports=options.imports
     ) as made:

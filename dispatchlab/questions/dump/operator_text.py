@@ -7,6 +7,7 @@ from itertools import groupby
 
 from dispatchlab.escape import printable
 from dispatchlab.model.dump_format import parse_table, row_text
+from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.python_layer import REGISTRY_NAMED, PythonRegistration, PythonRegistry
 from dispatchlab.model.sequence import Step, format_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
@@ -26,15 +27,13 @@ def operator_text(snapshot: Snapshot, *, keys: Collection[str] = ()) -> str:
 
 def rows_text(snapshot: Snapshot, keys: Collection[str]) -> str:
     """Return the name of an operator and some rows of its table; a stale row ends with the kernel that calls run."""
-    slots = {} if snapshot.slots is None else parse_table(snapshot.slots)
+    table = parse_table(snapshot.table)
+    slots = table if snapshot.slots is None else parse_table(snapshot.slots)
     rows = []
-    for key, entry in parse_table(snapshot.table).items():
-        if key.name in keys:
-            held = slots.get(key, entry)
-            stale = "" if held == entry else f"  (STALE: calls run {held.debug})"
-            rows.append(row_text(key, f"{entry}{stale}"))
-    shown = {row.partition(":")[0] for row in rows}
-    rows += [f"{key}: no kernel\n" for key in keys if key not in shown]
+    for name in sorted({*keys}, key=[key.name for key in SLOT_KEYS].index):
+        entry, held = (entries.get(DispatchKey[name]) for entries in (table, slots))
+        stale = "" if held == entry else f"  (STALE: calls run {held.debug if held else 'no kernel'})"
+        rows.append(row_text(DispatchKey[name], f"{entry or 'no kernel'}{stale}"))
     return f"name: {snapshot.operator}\n\n{''.join(rows)}"
 
 

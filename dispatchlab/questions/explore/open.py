@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import RequestError
 from dispatchlab.model.sequence import format_sequence, parse_sequence
 from dispatchlab.questions.explore.app import ExplorerApp
 from dispatchlab.questions.explore.session_subject import subject_of_operator, subject_of_scenario
@@ -19,16 +19,6 @@ from dispatchlab.questions.sources.find_sources import (
 )
 from dispatchlab.registries.builds import default_registry
 from dispatchlab.scenario.load import load_scenario, parse_scenario
-
-
-class NoOperatorError(DispatchLabError):
-    """A registry was named, but no operator."""
-
-    source: str
-
-    template = (
-        "{source} is a registry: name one of its operators, as in `dispatchlab explore aten::relu --from {source}`"
-    )
 
 
 def make_app(
@@ -55,10 +45,10 @@ def make_app(
     Raises:
         DispatchLabError: the subject cannot be used.
     """
-    if what is None and source is not None:
-        raise NoOperatorError(source)
-    if what is not None and is_registry_source(what):
-        raise NoOperatorError(what)
+    registry = source if what is None else what if is_registry_source(what) else None
+    if registry is not None:
+        example = f"`dispatchlab explore aten::relu --from {registry}`"
+        raise RequestError(f"{registry} is a registry: name one of its operators, as in {example}")
     if what is None:
         subject = subject_of_scenario(parse_scenario(demo_scenario(), file="demo.yaml"), semantics=semantics)
     elif is_scenario_source(what) or os.path.exists(what):

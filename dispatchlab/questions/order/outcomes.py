@@ -38,9 +38,7 @@ def check_files(files: Sequence[str], options: RunOptions, *, snapshots: bool) -
 
         check_output(options.save, kept_kind(options.save))
     if snapshots and options.engine == "torch":
-        from dispatchlab.questions.order.snapshots import NoStatesError
-
-        raise NoStatesError("PyTorch")
+        raise RequestError("--snapshots: the states of PyTorch cannot be read: leave it out")
 
 
 _UNPROVED = "no violation was found, but that is no proof, so --require-proof ends with exit code 3"

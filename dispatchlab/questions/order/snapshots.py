@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import RequestError
 from dispatchlab.model.dump_format import DumpError, parse_table
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.keys import SLOT_OF_KEY
@@ -26,22 +26,6 @@ from dispatchlab.views.as_json import as_json
 
 MOST_STATES: Final = 1024
 """More states are not shown, because no reader needs so many."""
-
-
-class TooManySnapshotsError(DispatchLabError):
-    """There are too many states to show."""
-
-    count: int
-
-    template = "--snapshots: the {count:,} registrations have more than 1,024 states: name a smaller scenario"
-
-
-class NoStatesError(DispatchLabError):
-    """The states between cannot be shown, because the engine's state cannot be read."""
-
-    engine: str
-
-    template = "--snapshots: the states of {engine} cannot be read: leave it out"
 
 
 class Way(NamedTuple):
@@ -105,11 +89,10 @@ def snapshots_of(engine: Engine, scenario: Scenario) -> Snapshots:
         scenario: the scenario.
 
     Raises:
-        TooManySnapshotsError: there are too many states.
-        NoStatesError: the engine's states cannot be read.
+        RequestError: there are too many states, or the engine's states cannot be read.
     """
     if not isinstance(engine, Forkable):
-        raise NoStatesError(engine.name)
+        raise RequestError(f"--snapshots: the states of {engine.name} cannot be read: leave it out")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of kernels that are overridden: that is what is looked at
         return _all(engine, scenario)
@@ -135,7 +118,8 @@ def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
     found = ReachableStates(space, range(count), scenario.order, stop=stop)
     edges = list(found.edges())
     if found.stopped is not None:
-        raise TooManySnapshotsError(count)
+        text = f"the {count:,} registrations have more than 1,024 states"
+        raise RequestError(f"--snapshots: {text}: name a smaller scenario")
     looks = [(space.observe(state), space.violations(state)) for state in found.states]
     numbers: dict[tuple[int, Look], int] = {}
     of_node = [numbers.setdefault(seen, len(numbers)) for seen in zip(found.masks, looks, strict=True)]

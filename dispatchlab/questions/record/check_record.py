@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from dispatchlab._short_repr import WordEnum
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import RequestError
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (
     AliasKind,
@@ -32,17 +32,6 @@ from dispatchlab.scenario.write import kernel_word
 if TYPE_CHECKING:
     from dispatchlab.live.recording.record_package import PackageRecord
     from dispatchlab.scenario.scenario import Scenario
-
-
-class NoPackagesError(DispatchLabError):
-    """A scenario names no packages to import."""
-
-    file: str
-
-    template = (
-        "{file} does not name the packages that were recorded: add `packages: [my_package]`, or name them on "
-        "the command line"
-    )
 
 
 class ChangeKind(WordEnum):
@@ -120,7 +109,7 @@ def check_record(file: str, packages: Sequence[str] = (), *, name: str = "") -> 
         name: the name of the record in output; default: its path.
 
     Raises:
-        NoPackagesError: no package is named.
+        RequestError: no package is named.
         ScenarioError: the record cannot be used.
         DispatchLabError: PyTorch or a package cannot be imported.
     """
@@ -129,7 +118,8 @@ def check_record(file: str, packages: Sequence[str] = (), *, name: str = "") -> 
     before = load_scenario(file)
     imported = tuple(packages) or before.packages
     if not imported:
-        raise NoPackagesError(name or file)
+        how = "add `packages: [my_package]`, or name them on the command line"
+        raise RequestError(f"{name or file} does not name the packages that were recorded: {how}")
     with LiveEngine() as engine:
         found: PackageRecord = engine.ask("dispatchlab.live.recording.record_package:record_packages", imported)
     return compare_with_record(name or file, before, found, imported)

@@ -17,7 +17,7 @@ from dispatchlab.files import ReadError, read_configuration
 ROOT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 """A folder with one of these is the root of a checkout."""
 
-_NO_PACKAGES = frozenset(
+NO_PACKAGES = frozenset(
     ("tests", "test", "testing", "docs", "doc", "examples", "example", "benchmarks", "benchmark", "scripts", "tools")
 )
 
@@ -89,6 +89,15 @@ def reachable(start: Path) -> Iterator[None]:
             sys.path.remove(folder)
 
 
+def is_installable(root: Path) -> bool:
+    """Return whether pip can install a folder: a pyproject.toml with settings of tools alone is not enough."""
+    with suppress(OSError, ReadError, ValueError, RecursionError):
+        project = tomllib.loads(read_configuration(root / "pyproject.toml").decode())
+        if "project" in project or "build-system" in project:
+            return True
+    return (root / "setup.py").is_file() or (root / "setup.cfg").is_file()
+
+
 def _root(start: Path) -> Path:
     start = start.resolve()
     return next(
@@ -107,7 +116,7 @@ def _packages(source: Path) -> list[str]:
     return sorted(
         path.parent.name
         for path in source.glob("*/__init__.py")
-        if path.parent.name not in _NO_PACKAGES and path.parent.name.isidentifier()
+        if path.parent.name not in NO_PACKAGES and path.parent.name.isidentifier()
     )
 
 

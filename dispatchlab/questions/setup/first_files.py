@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from dispatchlab.errors import DispatchLabError, RequestError
-from dispatchlab.files import FileKind, WriteError, marked, read_file, write_file
+from dispatchlab.files import FileKind, WriteError, content_of, marked, read_file, write_file
 from dispatchlab.model.installed_torch import installed_torch
 from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.check.registering_modules import what_to_name
 from dispatchlab.questions.order.report import Report
-from dispatchlab.questions.setup.checkout import Checkout
+from dispatchlab.questions.setup.checkout import NO_PACKAGES, Checkout, is_installable
 from dispatchlab.questions.setup.demo import demo_scenario
 from dispatchlab.questions.setup.pytest_option import (
     RECORDS,
@@ -27,6 +28,7 @@ from dispatchlab.questions.setup.pytest_option import (
     pytest_configuration,
     with_options,
 )
+from dispatchlab.scenario.folders import scenarios_below
 from dispatchlab.scenario.load import MAX_BYTES, parse_scenario
 from dispatchlab.scenario.scenario import Scenario
 
@@ -125,27 +127,34 @@ def plan(
     root, pytest = checkout.root, pytest_configuration(checkout.root)
     options = pytest.options
     configured = folders_of(options.get(SCENARIOS, []))
-    folder = configured[0].rstrip("/") if configured else f"tests/{FOLDER}" if (root / "tests").is_dir() else FOLDER
+    folder = configured[0].rstrip("/") if configured else _folder_with_scenarios(root) or FOLDER
     expect = str(options.get(EXPECT, "expect" if configured else f"{folder}/expect"))
     name = module or (checkout.modules[0] if checkout.certain else None)
     stems = (name,) if module else (name, EXAMPLE)
     existing = next((stem for stem in stems if stem and (root / folder / f"{stem}.yaml").exists()), None)
-    if existing is not None:
-        path = f"{folder}/{existing}.yaml"
-        scenario_file = PlannedFile(path, "kept", _read(root / path), "the first scenario")
+    others = [] if existing or name else scenarios_below(root / folder).scenarios
+    if existing is not None or others:
+        paths = [f"{folder}/{existing}.yaml"] if existing else [other.relative_to(root).as_posix() for other in others]
+        scenarios = [PlannedFile(path, "kept", _read(root / path), "a scenario") for path in paths]
         name = name if existing == name else None
     else:
         name, text = _first_scenario(checkout, name, record, notes, required=module is not None)
         path = f"{folder}/{name or EXAMPLE}.yaml"
         what = "what importing the package registers" if name else "an example"
-        scenario_file = _planned(root, path, marked(text, FileKind.SCENARIO), what)
-    report, text = golden(parse_scenario(scenario_file.text, file=path))
-    golden_path = f"{expect}/{Path(path).relative_to(folder).with_suffix('.txt').as_posix()}"
-    planned = [scenario_file, _planned(root, golden_path, text, "its golden file")]
+        scenarios = [_planned(root, path, marked(text, FileKind.SCENARIO), what)]
+    planned, dependent = [], None
+    for file in scenarios:
+        report, text = golden(parse_scenario(file.text, file=file.path))
+        golden_path = f"{expect}/{Path(file.path).relative_to(folder).with_suffix('.txt').as_posix()}"
+        planned += [file, _planned(root, golden_path, text, "its golden file")]
+        if report.exploration.verdict is Verdict.ORDER_DEPENDENT and not report.as_expected:
+            dependent = dependent or file.path
+    path = scenarios[0].path
     if ci != "none":
-        text = workflow(folder, name, sarif=ci == "sarif")
+        written = partial(workflow, folder, is_installed=is_installable(root))
+        text = written(name, sarif=ci == "sarif")
         file = _planned(root, ".github/workflows/dispatchlab.yml", text, "runs it on GitHub")
-        if name is not None and file.text in {workflow(folder, None, sarif=sarif) for sarif in (True, False)}:
+        if name is not None and file.text in {written(None, sarif=sarif) for sarif in (True, False)}:
             file = replace(file, action="edited", text=text)  # an earlier run knew no module to check
         planned.append(file)
     wanted: dict[str, str | list[str]] = {} if configured else {SCENARIOS: [folder], EXPECT: expect}
@@ -162,8 +171,16 @@ def plan(
     records = folders_of(options.get(RECORDS, [path]))
     if name is not None and not any(f"{path}/".startswith(f"{one.rstrip('/')}/") for one in records):
         by_hand = [f"Change in {pytest.file}:", *option_lines(pytest.file, {RECORDS: [*records, path]})]
-    matters = report.exploration.verdict is Verdict.ORDER_DEPENDENT and not report.as_expected
-    return Plan(root, tuple(planned), tuple(notes), folder, name, path if matters else None, tuple(by_hand))
+    return Plan(root, tuple(planned), tuple(notes), folder, name, dependent, tuple(by_hand))
+
+
+def _folder_with_scenarios(root: Path) -> str | None:
+    """Return the folder that has scenarios, or else one for them below the tests, if there are tests."""
+    for path in sorted([*root.glob("[!.]*/*.y*ml"), *root.glob("tests/[!.]*/*.y*ml")]):
+        found = None if path.parent.name in NO_PACKAGES else content_of(path)
+        if found is not None and found.kind is FileKind.SCENARIO:
+            return path.parent.relative_to(root).as_posix()
+    return f"tests/{FOLDER}" if (root / "tests").is_dir() else None
 
 
 def _first_scenario(
@@ -238,17 +255,19 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield f"  dispatchlab check {plan.module} --write-baseline FILE  # if it has findings that you accept"
 
 
-def workflow(folder: str, module: str | None, *, sarif: bool) -> str:
+def workflow(folder: str, module: str | None, *, sarif: bool, is_installed: bool = True) -> str:
     """Return the text of the workflow.
 
     Args:
         folder: the folder of the scenarios.
         module: the module to check; None for none.
         sarif: whether to upload the findings; then the workflow needs a permission.
+        is_installed: whether to install the checkout.
     """
     text = files(__package__).joinpath("workflow.txt").read_text(encoding="utf-8")
     version = (installed_torch() or "").partition("+")[0]
     text = text.replace("REQUIREMENT", f"torch=={version}" if version.replace(".", "").isdigit() else "torch")
+    text = text if is_installed else text.replace("pip install . dispatchlab", "pip install dispatchlab")
     head, github, uploads, tests = text.split("---\n")
     if sarif:
         head = head.replace("  contents: read\n", "  contents: read\n  security-events: write\n")

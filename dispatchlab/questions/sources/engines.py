@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from dispatchlab.errors import DispatchLabError, RequestError
+from dispatchlab.errors import RequestError
 
 if TYPE_CHECKING:
     from dispatchlab.live.worker.engine import LiveEngine
@@ -14,18 +14,10 @@ if TYPE_CHECKING:
 
 EngineName: TypeAlias = Literal["lab", "torch"]
 
-
-class SemanticsOfTorchError(DispatchLabError):
-    """The semantics of the installed PyTorch cannot be chosen."""
-
-    asked: str
-
-    template = (
-        "--semantics {asked} is for the lab engine, but --engine torch has the semantics of the "
-        "installed PyTorch: "
-        "leave one of the two out"
-    )
-
+SEMANTICS_OF_TORCH: Final = (
+    "--semantics {} is for the lab engine, but --engine torch has the semantics of the installed PyTorch: leave one of "
+    "the two out"
+)
 
 _kept: dict[tuple[str, ...], LiveEngine] | None = None
 
@@ -62,13 +54,12 @@ def engine_for(
 
     Raises:
         UnknownSemanticsError: no semantics have this name.
-        SemanticsOfTorchError: semantics were requested for the live engine.
-        RequestError: modules were named for the lab engine.
+        RequestError: semantics were requested for the live engine, or modules were named for the lab engine.
         TorchMissingError: PyTorch is not installed.
     """
     if name == "torch":
         if asked is not None:
-            raise SemanticsOfTorchError(asked)
+            raise RequestError(SEMANTICS_OF_TORCH.format(asked))
         from dispatchlab.live.worker.engine import LiveEngine
 
         key = tuple(imports)

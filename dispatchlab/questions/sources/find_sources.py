@@ -156,16 +156,6 @@ def recorded_packages(packages: Sequence[str]) -> PackageRecord:
     return found
 
 
-class EmptySourceError(DispatchLabError):
-    """The sources have no operator, so there is nothing to report."""
-
-    sources: tuple[str, ...]
-
-    def __str__(self) -> str:
-        have = "has" if len(self.sources) == 1 else "have"
-        return f"{' and '.join(self.sources)} {have} no operator, so there is nothing to report: record some that do"
-
-
 def report_unreadable(registry: Registry, report: Callable[[str], None] | None) -> None:
     """Report the unreadable parts of a registry, which are left out."""
     if report is not None:

@@ -15,22 +15,13 @@ from pathlib import Path
 from traceback import StackSummary, TracebackException
 from types import ModuleType
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import RequestError
 from dispatchlab.files import FileKind, OtherFileError, ReadError, content_of, read_file
 
 MAX_BYTES = 16 * 2**20
 """Larger programs are refused unread."""
 
 _OURS = str(Path(__file__).parents[2] / "_")[:-1]
-
-
-class UnreadableProgramError(DispatchLabError):
-    """The program file cannot be read."""
-
-    path: str
-    reason: str
-
-    template = "{path} cannot be read: {reason}; name a Python file to run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +47,7 @@ def program_at(path: str) -> Program:
     """Read a program.
 
     Raises:
-        UnreadableProgramError: there is no such file, or it cannot be read.
+        RequestError: there is no such file, or it cannot be read.
         OtherFileError: it is another file of dispatchlab.
     """
     content = content_of(path)
@@ -64,10 +55,9 @@ def program_at(path: str) -> Program:
         raise OtherFileError(path, content, (FileKind.PROGRAM,))
     try:
         return Program(path, read_file(path, limit=MAX_BYTES, what="programs"))
-    except ReadError as error:
-        raise UnreadableProgramError(path, error.reason) from None
-    except OSError as error:
-        raise UnreadableProgramError(path, error.strerror or str(error)) from error
+    except (ReadError, OSError) as error:
+        reason = error.reason if isinstance(error, ReadError) else error.strerror or str(error)
+        raise RequestError(f"{path} cannot be read: {reason}; name a Python file to run") from error
 
 
 def run_program(

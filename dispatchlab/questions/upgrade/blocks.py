@@ -66,8 +66,9 @@ def _document(report: UpgradeReport) -> b.Document:
         blocks += [] if report.layer == "python" else _registry(report.upgrade)
         blocks += [] if report.python is None else _python(report.python)
     sides = tuple(
-        (name, f"PyTorch {side.torch}, {side.operators:,} operators, by the model {side.model}")
+        (name, f"{about}, {counted(side.operators, 'operator')}, by the model {side.model}")
         for name, side in (("before", report.before), ("after", report.after))
+        for about in (f"PyTorch {side.torch}" if side.torch[:1].isdigit() else side.source,)
     )
     return b.Document("diff", title, (blocks[0], b.Facts(sides), *blocks[1:]))
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from dispatchlab._gc_pause import collector_paused
+from dispatchlab.errors import RequestError
 from dispatchlab.model.keys import BACKENDS
 from dispatchlab.questions.sources.find_sources import (
     LIVE,
-    EmptySourceError,
     ImportOfRecordError,
     check_sources,
     in_either,
@@ -105,7 +105,7 @@ def upgrade_sources(
     Raises:
         ImportOfRecordError: there are modules to import, and no source is `live`.
         UnknownOperatorError: an operator is in neither.
-        EmptySourceError: neither has an operator or a fallback.
+        RequestError: neither has an operator or a fallback.
         RequestError: only Python's registrations should be compared, but a source does not have them.
         DispatchLabError: a source cannot be used.
     """
@@ -118,7 +118,8 @@ def upgrade_sources(
     first = recorded_from(before, imports=into_first, python=python, report=report)
     second = recorded_from(after, imports=into_second, python=python, report=report)
     if not any((first.names, second.names, first.fallbacks, second.fallbacks)):
-        raise EmptySourceError(tuple(dict.fromkeys((before, after))))
+        have = f"{before} has" if before == after else f"{before} and {after} have"
+        raise RequestError(f"{have} no operator, so there is nothing to report: record some that do")
     ownerships = ownership_of(first), ownership_of(second)
     listed, first_used = not before == after == LIVE, first_use_operators()
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dispatchlab.engine.reference_precedence import Shape, plain_shape
-from dispatchlab.engine.semantics import Semantics, semantics_named
+from dispatchlab.engine.semantics import SEMANTICS, Semantics, semantics_named
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import SLOT_KEYS, SLOT_OF_KEY, DispatchKey
-from dispatchlab.model.profile import bundled_profiles, nearest_profile, version_of
+from dispatchlab.model.profile import nearest_profile, version_of
 from dispatchlab.model.slot_set import ALL_SLOTS, KEY_OF_BIT, UNDEFINED_SLOT, key_bits, set_bits, slots_of
 from dispatchlab.questions.upgrade.operator_changes import Cause, Find, SlotChange
 from dispatchlab.registries.backend_coverage import Way
@@ -38,15 +38,15 @@ class Model:
 def models_of(before: str, after: str) -> tuple[Model, Model]:
     """Return the models of two registries.
 
-    A registry without a PyTorch, such as that of a scenario, gets the model of the other registry.
+    A scenario gets the model of a registry of PyTorch. Each of two scenarios has its own semantics.
 
     Args:
-        before: the PyTorch of the first one, as in `torch.__version__`, or another text.
+        before: the PyTorch of the first one, as in `torch.__version__`; for a scenario, its semantics and its file.
         after: the PyTorch of the second one.
     """
     first, second = _model(before), _model(after)
-    other = first or second or Model(semantics_named(None))
-    return first or other, second or other
+    own = [SEMANTICS.get(text.partition(" ")[0]) or semantics_named(None) for text in (before, after)]
+    return first or second or Model(own[0]), second or first or Model(own[1])
 
 
 def _model(torch: str) -> Model | None:
@@ -54,8 +54,8 @@ def _model(torch: str) -> Model | None:
     if version is None or not torch[:1].isdigit():
         return None
     name = f"torch-{version[0]}.{version[1]}"
-    if name in bundled_profiles():
-        return Model(semantics_named(name))
+    if name in SEMANTICS:
+        return Model(SEMANTICS[name])
     nearest = nearest_profile(version)
     note = f"there is no model of PyTorch {torch}: slots are computed by that of {nearest.removeprefix('torch-')}"
     return Model(semantics_named(nearest), note)

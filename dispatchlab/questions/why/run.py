@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import RequestError
 from dispatchlab.live.failure.operator_facts import InstalledRegistry
 from dispatchlab.live.failure.program_watch import CHILDREN, left_events
 from dispatchlab.model.failure import Fix, Registry, Trial
@@ -29,6 +29,7 @@ from dispatchlab.registries.builds import default_registry, has_kernels_for
 from dispatchlab.registries.file import open_named
 from dispatchlab.views.formatting import counted
 
+NO_PROGRAM: Final = "name a Python file to run, or paste an error message into `dispatchlab why --text -`"
 _KEPT_OUTPUT: Final = 200_000
 _NEXT: Final = Fix(
     text="paste the whole text, from `Traceback` to the error; or run the program: dispatchlab why PROGRAM.py"
@@ -37,18 +38,6 @@ _ABOVE: Final = Fix(text="this is the end of PyTorch's message: paste it from th
 _RUN: Final = Fix(text="run the program: dispatchlab why PROGRAM.py")
 _UNDECIDED: Final = re.compile(r"(?:Assertion|Recursion|Type|Value|Key)Error|AttributeError: (?!module )")
 """Exceptions of a program's own line whose cause may be the dispatcher; only a run of the program shows it."""
-
-
-class NoProgramError(DispatchLabError):
-    """There is no program to run."""
-
-    path: str
-    reason: str
-
-    template = (
-        "{path} cannot be read: {reason}; name a Python file to run, or paste an error message into "
-        "`dispatchlab why --text -`"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +57,11 @@ def why_program(program: Sequence[str], *, quiet: bool = False) -> Outcome:
     """Run `PROGRAM.py ARGS` or `-m MODULE ARGS`; its output goes to standard error, or nowhere with `--quiet`.
 
     Raises:
-        NoProgramError: the file cannot be read.
+        RequestError: the file cannot be read.
     """
     if program[0] != "-m" and not Path(program[0]).is_file():
-        raise NoProgramError(program[0], "it is a folder" if Path(program[0]).is_dir() else "there is no such file")
+        reason = "it is a folder" if Path(program[0]).is_dir() else "there is no such file"
+        raise RequestError(f"{program[0]} cannot be read: {reason}; {NO_PROGRAM}")
     with tempfile.TemporaryDirectory() as folder:
         answer_file, output_file = Path(folder) / "answer", Path(folder) / "output"
         environment = {**os.environ, CHILDREN: str(Path(folder) / "events"), "PYTHONPATH": _python_path(folder)}
