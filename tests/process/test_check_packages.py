@@ -362,6 +362,29 @@ def test_modules_that_leave_the_same_in_every_order_have_no_finding(tmp_path: Pa
     assert any(note.startswith("compared: ") for note in answer(found, "order")["notes"])
 
 
+def test_two_modules_that_make_one_custom_op_are_asked_about_their_order(tmp_path: Path) -> None:
+    made = (
+        "import torch\n\n@torch.library.custom_op('anew::scale', mutates_args=())\n"
+        "def scale(x: torch.Tensor) -> torch.Tensor:\n    return {} * x\n"
+    )
+    _, found = checked(module(tmp_path, "anew", __init__="", twice=made.format(2), thrice=made.format(3)), "anew")
+    order = answer(found, "order")["findings"][0]
+    assert (order["operator"], order["level"]) == ("anew::scale", "error")
+    assert order["message"] == (
+        "the registrations at anew/thrice.py:3 and anew/twice.py:3 both set the definition of anew::scale. "
+        "The registration of the later import is in force"
+    )
+
+
+def test_a_module_whose_import_fails_is_named_where_the_order_is_not_asked(tmp_path: Path) -> None:
+    defines = (
+        "import torch\n\nLIB = torch.library.Library('both', 'FRAGMENT')\nLIB.define('scale(Tensor x) -> Tensor')\n"
+    )
+    _, found = checked(module(tmp_path, "both", __init__="", first=defines, second=defines), "both")
+    texts = (answer(found, "order")["asked"], answer(found, "order")["text"])
+    assert texts == (False, "one module registers, because the import of both.second failed")
+
+
 def test_a_package_that_registers_nothing_is_named_and_never_fine(tmp_path: Path) -> None:
     module(tmp_path, "quiet", __init__="import json\n")
     module(tmp_path, "clean", __init__="from clean import ops\n", ops=CLEAN)

@@ -169,7 +169,7 @@ class RegistrationWatch:
             result = original(module, *arguments, **named)
         except RuntimeError:
             if known is not None and known.custom_op is not None:
-                known.custom_op.released = True
+                known.custom_op.released = not known.custom_op.made  # PyTorch keeps what the library made before
                 self.refused.append(known.custom_op)
             elif known is not None and self._inside.call is None:
                 self.refused.append(WatchedCall(self._sites.here(), known.namespace, operator=_name_in(arguments)))

@@ -235,7 +235,8 @@ _OF_CALLS = ("torch_library", "custom_ops")
 
 def _registering(watched: _WatchedImports, calls: Sequence[WatchedCall], native: Sequence[Registered]) -> Iterator[str]:
     """Return the modules that register something, sorted."""
-    events = {id(call) for call in calls}
+    replaced = (each for each in watched.calls.calls if each.function is TorchLibraryFunction.CUSTOM_OP)
+    events = {id(call) for call in (*calls, *replaced) if not call.site.by_torch}
     by_cpp = {native_event(_operator(made), _key(made), made.debug) for made in native}
     names = {name for event, name in watched.modules.owners().items() if event in events or event in by_cpp}
     paths = modules_by_path(watched.roots)

@@ -331,6 +331,8 @@ def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario, *, enou
     reading = "".join(f" {one.what}" for one in imports.differences)
     report = replace(report, nothing=tuple(one for one in report.nothing if f"variable {one}." not in reading))
     text = imports.text.removeprefix("not asked: ")
+    if text == "one module registers" and facts.failed:
+        text += f", because the import of {first_of(sorted(facts.failed), 3)} failed"
     answer = Answer(Question.ORDER, text, tuple(import_findings(imports)), notes, asked=bool(imports.orders))
     return _answered(report, answer)
 

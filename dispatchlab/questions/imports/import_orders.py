@@ -295,7 +295,8 @@ def _difference(what: str, one: OrderRun, other: OrderRun) -> Difference:
     elif what.startswith(("import of ", "module ", PROCESS)):
         cause, fix = f"{what}: {sides[0][0]} {names[0]}, and {sides[1][0]} {names[1]}", _NEEDS
     else:
-        cause, fix = _registered(what, names, sides)
+        made_anew = any(name.startswith(what.replace("registrations of", "custom_ops of")) for name in one.found)
+        cause, fix = _registered(what, names, sides, wins="later" if made_anew else "earlier")
     of_meta = "Meta kernel" in cause or " at fake by " in cause  # then the import of any module may be the reason
     imports = "import of " if of_meta else what.replace("module ", "import of ")
     refusal = "because it has a CompositeImplicitAutograd kernel"
@@ -323,8 +324,8 @@ def _stale(operator: str, kernels: Sequence[tuple[str, str]], sides: Sequence[Se
     return cause, one_key if len(keys) == 1 else _ONE_ORDER
 
 
-def _registered(what: str, names: Sequence[str], sides: Sequence[Sequence[str]]) -> tuple[str, str]:
-    """Return the cause and the fix if two registrations set the same entry, or one is missing in some order."""
+def _registered(what: str, names: Sequence[str], sides: Sequence[Sequence[str]], *, wins: str) -> tuple[str, str]:
+    """Return the cause and the fix if two registrations set one entry (`wins` if a def), or one is missing."""
     rows, thing = [{"": "\n".join(side)} for side in sides], what
     if what.startswith("registrations of "):
         operator = what.removeprefix("registrations of ")
@@ -335,7 +336,7 @@ def _registered(what: str, names: Sequence[str], sides: Sequence[Sequence[str]])
         rows = [{"": side.get(key, "")} for side in rows]
     one, other = (next((f"{path}:{number}" for path, number in _sites(side[""])), "") for side in rows)
     if one and other and one != other:
-        wins = "earlier" if thing.startswith("the definition") else "later"
+        wins = wins if thing.startswith("the definition") else "later"
         both = f"the registrations at {' and '.join(sorted((one, other)))} both set {thing}"
         return f"{both}. The registration of the {wins} import is in force", _ONE_ORDER
     if one or other:
