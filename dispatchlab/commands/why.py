@@ -67,17 +67,18 @@ def why(
         _show_and_exit(format, answer, 1 if answer.code else 3)
     if not program or (program[0].startswith("-") and program[:1] != ("-m",)) or program == ("-m",):
         raise click.UsageError("name a program, as in: dispatchlab why PROGRAM.py, or a traceback with --text FILE")
+    if source is not None:
+        raise click.UsageError("--from is for --text: a program runs on the installed PyTorch")
     if program[0].endswith((".txt", ".log")):
         raise click.UsageError(f"{program[0]} is no program; for a traceback: dispatchlab why --text {program[0]}")
     note_passed_on(program[program[0] == "-m"], program[1:], "--format")
     outcome = why_program(program)
     if outcome.answer is not None:
-        failed, _, lost = outcome.answer.error.partition("UserWarning: ")
-        warned = not (outcome.exit_code or failed)
-        if warned:
+        if not outcome.answer.failed:
+            lost = outcome.answer.code != "WHY421"
             what = "PyTorch warned of a missing autograd kernel" if lost else "an operator wrote an undeclared argument"
             click.echo(f"dispatchlab why: the program ended well, but {what}", err=True)
-        _show_and_exit(format, outcome.answer, outcome.exit_code or int(not warned))
+        _show_and_exit(format, outcome.answer, outcome.exit_code or int(outcome.answer.failed))
     if not outcome.exit_code:
         click.echo("dispatchlab why: the program ended well; nothing to explain", err=True)
     elif program[:2] == ("-m", "pytest") or "pytest.main(" in "".join(getlines(program[0])):

@@ -461,6 +461,7 @@ def test_a_whole_text_without_a_known_cause_is_not_asked_for_again() -> None:
         (["error.txt"], "for a traceback: dispatchlab why --text error.txt"),
         (["--text", "program.py"], "run a program without --text: dispatchlab why program.py"),
         (["--text", "error.txt", "program.py"], "run a program without --text: dispatchlab why program.py"),
+        (["--from", "torch-2.9", "program.py"], "--from is for --text: a program runs on the installed PyTorch"),
     ],
 )
 def test_a_program_and_a_text_are_told_apart(arguments: list[str], said: str, tmp_path: Path) -> None:
@@ -521,6 +522,8 @@ def test_a_program_that_ends_well_with_an_undeclared_write_has_an_answer(tmp_pat
     )
     note = "dispatchlab why: the program ended well, but an operator wrote an undeclared argument\n"
     assert ended.stderr.endswith(note)
+    annotated = dispatchlab_started(tmp_path, "why", "--format", "github", "program.py")
+    assert (annotated.returncode, annotated.stdout.partition(" ")[0]) == (0, "::warning")
 
 
 def test_a_thread_that_fails_is_explained(tmp_path: Path) -> None:

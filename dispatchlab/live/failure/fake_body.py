@@ -40,7 +40,8 @@ class Call:
             back, sizes = [order.index(dim) for dim in range(len(shape))], [shape[dim] for dim in order]
             if seed == 0 and tensor.dtype.is_floating_point:
                 return torch.randn(sizes).to(tensor.dtype).permute(back)
-            return torch.full(sizes, seed, dtype=tensor.dtype).permute(back)
+            values = torch.arange(torch.Size(sizes).numel()) % 2 if seed == 2 else torch.tensor([seed])
+            return values.to(tensor.dtype).expand(torch.Size(sizes).numel()).reshape(sizes).clone().permute(back)
 
         args, kwargs = tree_map_only(torch.Tensor, made, (self.args, self.kwargs))
         return tree_map_only(torch.SymInt, _hint, args), tree_map_only(torch.SymInt, _hint, kwargs)
@@ -108,14 +109,14 @@ def body_of(call: Call) -> str:
     """Return the body; runs in a process that may crash."""
     overload = _overload(call.operator)
     first = _results(overload, call, 0, 0)
-    other = _results(overload, call, 1, 0)
-    if first is None or other is None:
+    others = [*filter(None, (_results(overload, call, seed, 0) for seed in (1, 2)))]
+    if first is None or not others:
         return ""
     values, results = first
-    if [tuple(t.shape) for t in results] != [tuple(t.shape) for t in other[1]]:
-        return _of_unknown_size(values, results, other[1])
+    varying = next((other for _, other in others if [t.shape for t in results] != [t.shape for t in other]), None)
     runs = [first, *filter(None, (_results(overload, call, 0, *growth) for growth in _GROWTHS))]
     parts = [_part(index, runs) for index in range(len(results)) if len(runs) > 1]
+    parts = parts if varying is None else [_of_unknown_size(values, results, varying)]
     kind = str(overload._schema).rpartition("-> ")[2]
     if not parts or not all(parts):
         return ""
@@ -209,7 +210,7 @@ def _of_unknown_size(values: dict[str, Any], results: list[Any], others: list[An
     """Return the body for one result with one size that depends on the data."""
     import torch
 
-    if len(results) != 1 or results[0].dim() != others[0].dim():
+    if not len(results) == len(others) == 1 or results[0].dim() != others[0].dim():
         return ""
     result, other = results[0], others[0]
     name, tensor = next(((n, v) for n, v in values.items() if isinstance(v, torch.Tensor)), ("", None))

@@ -360,7 +360,8 @@ def note_result(watch: ProgramWatch, operator: str, arguments: object, result: o
     elif len(kinds) > 1:
         fits = isinstance(result, tuple | list) and len(result) == len(kinds)
     else:
-        fits = kinds != ["Tensor"] or isinstance(result, torch().Tensor)
+        wanted: dict[str, Any] = {"Tensor": torch().Tensor, "List[Tensor]": list | tuple}
+        fits = isinstance(result, wanted.get(kinds[0], object))
     inputs, tensors = map(_tensors_of, (arguments, result))
     if tensors and not any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
         watch.note("integer result", operator, str(tensors[0].dtype))

@@ -67,16 +67,13 @@ def tensors_of(values: object) -> list[Any]:
 
 def function_of(op: Any, inputs: Inputs) -> tuple[Callable[..., Any], list[Any]]:
     """Return a function of the tensor arguments alone, and these tensors."""
-    leaves, spec = tree_flatten((inputs.positional, inputs.named))
-    tensors = tensors_of(leaves)
 
     def function(*given: Any) -> Any:
         left = iter(given)
-        filled = [next(left) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        args, kwargs = tree_unflatten(filled, spec)
-        return op(*args, **kwargs)
+        filled = inputs.map(lambda tensor: next(left))
+        return op(*filled.positional, **filled.named)
 
-    return function, tensors
+    return function, tensors_of(inputs.values)
 
 
 def copy_of(tensor: Any) -> Any:

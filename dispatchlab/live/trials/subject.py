@@ -253,9 +253,8 @@ def difference(expected: Any, found: Any, precision: float = 1e-4) -> bool:
         if before.shape != after.shape or before.dtype != after.dtype or before.layout != after.layout:
             return True
         with suppress(NotImplementedError):
-            loose = 1e-2 if before.dtype in (torch.float16, torch.bfloat16) else precision
             exact = not before.is_floating_point() and not before.is_complex()
-            loose = 0.0 if exact else loose
+            loose = 0.0 if exact else 1e-2 if before.dtype in (torch.float16, torch.bfloat16) else precision
             if not torch.allclose(before.detach(), after.detach(), rtol=loose, atol=loose, equal_nan=not exact):
                 return True
     return False

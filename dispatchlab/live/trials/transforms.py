@@ -256,20 +256,13 @@ def functionalize(subject: Subject) -> None:
     if subject.unsteady and "empty" not in subject.name:
         raise WrongResultError(f"{subject.name} gives other values when it is called again with the same seeds")
 
-    library: Any = torch
-
-    def plain(value: Any) -> Any:
-        if not isinstance(value, FunctionalTensor):
-            return value
-        library._sync(value)
-        return library._from_functional_tensor(value.elem)
-
     def check(given: Inputs, inputs: Inputs) -> None:
         other = given.copy()
         with FunctionalTensorMode():
             wrapped = other.map(FunctionalTensor.to_functional)
             result = tensors_of(subject.call(wrapped))
-            found = [plain(tensor) for tensor in (*result, *tensors_of(wrapped.values))]
+            both = (*result, *tensors_of(wrapped.values))
+            found = [each.from_functional() if isinstance(each, FunctionalTensor) else each for each in both]
         if "empty" not in subject.name and difference(
             [*tensors_of(subject.call(inputs)), *tensors_of(inputs.values)], found
         ):

@@ -21,7 +21,7 @@ def github_annotation(answer: Answer) -> str:
     place = "" if answer.at is None else f"file={escaped(answer.at.file, property=True)},line={answer.at.line},"
     title = escaped(f"dispatchlab {answer.code} {answer.title}".replace("  ", " "), property=True)
     fixes = "".join(f"\nfix: {trial.fix.text}" for trial in answer.fixes)
-    return f"::error {place}title={title}::{escaped(answer.cause + fixes)}\n"
+    return f"::{'error' if answer.failed else 'warning'} {place}title={title}::{escaped(answer.cause + fixes)}\n"
 
 
 def answer_lines(answer: Answer) -> Iterator[Block]:

@@ -56,8 +56,8 @@ def main(arguments: Sequence[str]) -> int:
         error = ended.__context__ or watch.shown or ended if ended.code else _warning(watch)
         answer = _answer(error, watch, rest) if error and "torch" in sys.modules else None
         if answer is not None and answer.code not in ("", "WHY919"):
-            answer = replace(answer, error="" if answer.code == "WHY421" and not ended.code else answer.error)
-            Path(answer_file).write_bytes(pickle.dumps(answer))
+            line = answer.error if ended.code or answer.code != "WHY421" else ""
+            Path(answer_file).write_bytes(pickle.dumps(replace(answer, failed=bool(ended.code), error=line)))
         raise
     except BaseException as error:
         _show(error)

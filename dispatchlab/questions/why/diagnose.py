@@ -25,6 +25,7 @@ class Answer:
         error: the exception, as one line.
         at: the user's innermost frame.
         wrong: a wrong advice.
+        failed: whether the program failed; if not, the answer is about a warning or a write.
     """
 
     code: str
@@ -36,6 +37,7 @@ class Answer:
     error: str = ""
     at: Position | None = None
     wrong: str = ""
+    failed: bool = True
 
 
 def diagnose(failure: Failure, attempt: Callable[[Fix], Trial] | None = None) -> Answer:

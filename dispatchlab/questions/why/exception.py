@@ -55,7 +55,7 @@ def why_exception(
         raised_of(error),
         frames,
         (
-            *(event for event in watch.events if event.kind != "wrote nothing" or event.subject not in watch.wrote),
+            *(event for event in watch.events if event.kind != "wrote nothing"),
             *later,
             *events_of_frames(error, watch),
             *gradient_cut(error, call),
@@ -80,6 +80,8 @@ def _failed_trials(error: BaseException, stack: Sequence[str], watch: ProgramWat
     if isinstance(error, AssertionError):
         todo += [("rule differs", "vmap", event) for event in watch.events if event.detail == "FuncTorchBatched"]
         todo += [("formula differs", "backward", event) for event in watch.events if event.detail == "backward"]
+        silent = (each for each in watch.events if each.kind == "wrote nothing" and each.subject not in watch.wrote)
+        todo += [("wrote nothing", "schema", event) for event in silent]
         todo += [("ignores strides", "call", event) for event in watch.events if event.kind in ("custom_op", "impl")]
     if _OF_SHAPES.search(str(error)) and _TRACED.search(" ".join(stack)):
         todo += [("fake differs", "fake", event) for event in watch.events if event.kind == "register_fake"]
@@ -91,7 +93,8 @@ def _failed_trials(error: BaseException, stack: Sequence[str], watch: ProgramWat
             found = in_a_copy(partial(_run_trial, trial, event.subject, call, watch), _LONGEST_S)
             shown = ": (shape|dtype|strides)" if "stride" in str(error) else ": (shape|dtype)"
             if found.error.startswith("WrongResultError") and (trial != "fake" or re.search(shown, found.error)):
-                yield Event(kind, event.subject, re.split(r": |gives (?=a slope)", found.error)[-1], event.at)
+                detail = event.detail if trial == "schema" else re.split(r": |gives (?=a slope)", found.error)[-1]
+                yield Event(kind, event.subject, detail, event.at)
 
 
 def _run_trial(trial: str, name: str, call: Call | tuple[Any, Any], watch: ProgramWatch) -> TrialRun:
@@ -101,7 +104,12 @@ def _run_trial(trial: str, name: str, call: Call | tuple[Any, Any], watch: Progr
     from dispatchlab.live.trials.trials import run_trial
 
     inputs = [Inputs(*(call.real(0, 0) if isinstance(call, Call) else call))]
-    return run_trial(Subject(name, watch, given=inputs, inputs=[*inputs], most=1), trial)
+    subject = Subject(name, watch, given=inputs, inputs=[*inputs], most=1)
+    if trial == "schema" and not isinstance(call, Call):  # values that it writes, if these were right as they are
+        watch.unknown.add(name)
+        others = (Inputs(*Call(None, *call).real(seed, 0)) for seed in (0, 1, 2, 100, -100))
+        subject.inputs = [*filter(subject.takes, others)]
+    return run_trial(subject, trial)
 
 
 def watch_exceptions() -> ProgramWatch:

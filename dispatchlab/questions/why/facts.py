@@ -11,9 +11,12 @@ from linecache import getlines
 from pathlib import Path
 from typing import Any, Final
 
+from dispatchlab.errors import nearest as close_names
 from dispatchlab.live.bridge.torch import torch
+from dispatchlab.live.failure.definition_search import package_of
 from dispatchlab.live.tracing import CallRecorder
 from dispatchlab.model.failure import EventKind, Failure, OperatorFacts, first_line, operator_name
+from dispatchlab.model.keys import PARSED_BY_TORCH
 from dispatchlab.questions.why.wording import (
     arguments_of,
     gradients_of,
@@ -338,12 +341,15 @@ OF_WORDS: Final[Mapping[str, Callable[[Words], object]]] = {
     "formula_at": lambda words: words.latest("function", "backward"),
     "held": lambda words: ", ".join(f'"{name}"' for name in words.attributes),
     "holding": lambda words: next(iter(words.attributes), ""),
+    "installed": lambda words: package_of(words["ns"])[1],
     "kept": lambda words: ", ".join(f"self.{name}" for name in words.attributes[1:]),
     "names_there": lambda words: listed(
         dict.fromkeys(name.partition(".")[0] for name in words.failure.registry.names(words["ns"]))
     ),
     "needed": lambda words: needed_arguments(words["declaration"]),
+    "other_key": lambda words: next(iter(close_names(words["wrong_key"], (key.name for key in PARSED_BY_TORCH))), ""),
     "overloads": lambda words: listed(filter(None, words.failure.registry.overloads(words.operator.packet))),
+    "package": lambda words: package_of(words["ns"])[0],
     "setup_at": lambda words: words.latest("function", "setup_context"),
     "unaliased": lambda words: re.sub(r"\([a-z]\d*!?\)", "", words["refused"]),
     "work_keys": lambda words: listed(key for key in words.operator.backends if key not in ("Meta", "Tracer")),

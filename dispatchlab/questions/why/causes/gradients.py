@@ -11,7 +11,7 @@ from typing import Final
 from dispatchlab.model.failure import Event, Failure, OperatorFacts
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
-from dispatchlab.questions.why.wording import function_of
+from dispatchlab.questions.why.wording import function_of, signature_of
 
 
 @looks_for("WHY506")
@@ -25,7 +25,16 @@ def failing_backward(words: Words) -> Mapping[str, object]:
     whose, at = event.subject or named or "a function", f" at {event.at}" if event.at else ""
     by_torch = bool(event.subject) or name.startswith("GeneratedBackwardFor_")
     counts = _counts(failure, own=by_torch and "formula for" not in failure.text)
-    return saw(op=event.subject, whose=whose, backward_at=at, **counts)
+    return saw(op=event.subject, whose=whose, backward_at=at, target=_input_of(failure, event.subject, whose), **counts)
+
+
+def _input_of(failure: Failure, operator: str, function: str) -> str:
+    """Return the input whose gradient does not fit; `x` if its name is unknown."""
+    facts, index = failure.registry.operator(operator), failure.search(r"gradient at index (\d+)")
+    forward = re.search(rf"class {function}\(.*?def forward\((?:ctx, )?([^)]*)\)", failure.source, re.DOTALL)
+    taken = signature_of(facts.schema) if facts else forward[1] if forward else ""
+    names: dict[int, str] = dict(enumerate(re.findall(r"(\w+)(?:[:=][^,]*)?(?:, |$)", taken)))
+    return names.get(int(index[1]), "x") if index is not None else "x"
 
 
 def _backward(words: Words) -> tuple[Event, str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from linecache import getlines
 from pathlib import Path
 
-from dispatchlab.live.failure.definition_search import find_definition, last_version_with, package_of
+from dispatchlab.live.failure.definition_search import find_definition, last_version_with
 from dispatchlab.model.failure import Failure, Position
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
@@ -53,12 +53,16 @@ def collected(words: Words) -> Mapping[str, object] | None:
 def near_name(words: Words) -> Mapping[str, object] | None:
     """Recognise an operator with a name similar to another operator, or in another namespace."""
     failure, absent = words.failure, words.op
-    if any(event.kind != "register_fake" for event in failure.registrations(absent)) or _source_of(words):
+    if any(event.kind != "register_fake" for event in failure.registrations(absent)) or _source_of(words, words["ns"]):
         return None
     names = _names(failure, words["ns"])
     made = sorted({e.subject.partition(".")[0] for e in failure.of("define", "custom_op")})
     elsewhere = [other for other in made if other.endswith(f"::{words['local']}")]
     other = nearest(absent, [n for n in names if n != absent]) or next(iter(elsewhere), "")
+    spaces = re.findall(r"""(?:Library|custom_op|triton_op|define)\(\s*["'](\w+)""", words["program"])
+    below = None if other else _source_of(words, space := nearest(words["ns"], spaces) or "?")
+    if below is not None:
+        return saw(op=f"{space}::{words['local']}", below=below)
     if not other or not _has_def(failure, other) or (words["ns"] == "aten" and last_version_with(absent)):
         return None
     return saw(op=other)
@@ -93,7 +97,7 @@ def _versions(failure: Failure, name: str) -> dict[str, object]:
 @looks_for("WHY113")
 def unreached_definition(words: Words) -> Mapping[str, object] | None:
     """Recognise a definition in the sources that has not run: it is below the call, or its module is not imported."""
-    frames, source = words.failure.frames, _source_of(words)
+    frames, source = words.failure.frames, _source_of(words, words["ns"])
     if source is None:
         return None
     inner = next((frame for frame in reversed(frames) if Path(frame.file).name == source.file), None)
@@ -106,18 +110,11 @@ def unreached_definition(words: Words) -> Mapping[str, object] | None:
     )
 
 
-def _source_of(words: Words) -> Position | None:
+def _source_of(words: Words, namespace: str) -> Position | None:
     frames = words.failure.frames
     if not frames or not Path(frames[0].file).is_file():
         return None
-    return find_definition(str(Path(frames[0].file).parent), words["ns"], words["local"])
-
-
-@looks_for("WHY104")
-def never_defined(words: Words) -> Mapping[str, object]:
-    """Find the package that defines the operator."""
-    package, installed = package_of(words["ns"])
-    return saw(package=package, installed=installed)
+    return find_definition(str(Path(frames[0].file).parent), namespace, words["local"])
 
 
 @looks_for("WHY105")
@@ -134,18 +131,12 @@ def missing_overload(words: Words) -> Mapping[str, object]:
 
 @looks_for("WHY107")
 def no_overload(words: Words) -> Mapping[str, object]:
-    """Find the argument that does not fit, and the overload that the call chose."""
-    failure, wanted, position = words.failure, words["wanted"], words["position"]
+    """Find the argument that does not fit, and the schemas."""
+    failure, position = words.failure, words["position"]
     source = nth_argument(failure.call, int(position)) if position else ""
-    chosen = re.search(rf"\.{re.escape(words['base'])}(\.\w+)\($", failure.call.partition("(")[0] + "(")
-    several = len(failure.registry.overloads(words.op)) > 1
     declared = dict.fromkeys(re.findall(r"Declaration: (.+)", failure.text))
-    kinds = {"float": "float", "int": "int", "str": "str", "bool": "bool", "number": "float"}
     return saw(
         given_source=source,
         value=source or words["argument"],
-        converter=kinds.get(wanted, "") if words["given"] != "str" else "",
-        chosen=chosen[1] if chosen and several else "",
-        general_call=failure.call.replace(f"{chosen[1]}(", "(", 1) if chosen else "",
         declarations=tuple(f"schema: {text}" for text in [*declared][:4]),
     )

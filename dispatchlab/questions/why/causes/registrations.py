@@ -7,8 +7,6 @@ import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
 
-from dispatchlab.errors import nearest
-from dispatchlab.model.keys import PARSED_BY_TORCH
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
 from dispatchlab.questions.why.wording import short_site, signature_of
@@ -81,9 +79,3 @@ def kernel_signature(words: Words) -> Mapping[str, object] | None:
         grads = [f"grad{index}" for index in range(returns.count(",") + (returns != "()"))]
         wanted = ", ".join(["ctx", *(grads if len(grads) != 1 else ["grad"])])
     return saw(op=event.subject, role=role, function_at=event.at, has=has.strip(), wanted=wanted)
-
-
-@looks_for("WHY213")
-def unknown_key(words: Words) -> Mapping[str, object]:
-    """Find the intended key."""
-    return saw(other_key=next(iter(nearest(words["wrong_key"], (key.name for key in PARSED_BY_TORCH))), ""))
