@@ -218,3 +218,8 @@ def test_the_tests_of_the_workflow_run_after_a_finding_and_an_upload_alone_needs
     assert tests == {"run": "pytest dispatch-scenarios", "if": "always()"}
     (check,) = [step["run"] for step in steps if "dispatchlab check" in step.get("run", "")]
     assert check.startswith(f"dispatchlab check my_ops --format {ci}")
+
+
+def test_the_root_of_the_file_system_is_a_checkout_like_any_folder() -> None:
+    root = Path(Path.cwd().anchor)
+    assert find_checkout(root).root == root

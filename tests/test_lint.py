@@ -19,6 +19,7 @@ from dispatchlab.questions.check.check_sources import check_report
 from dispatchlab.questions.check.selection import NothingSelectedError, UnknownRuleError, selected
 from dispatchlab.questions.coverage.coverage_on_lab import Fill
 from dispatchlab.questions.lint.baseline import BaselineError, load_baseline
+from dispatchlab.questions.lint.blocks import finding_part
 from dispatchlab.questions.lint.provenance import calls_in
 from dispatchlab.questions.lint.rule import Finding, Identity, Level, LintReport, Rule, Subject, grouped
 from dispatchlab.questions.lint.rules import RULES
@@ -28,6 +29,7 @@ from dispatchlab.questions.sources.replay_on_lab import for_registry
 from dispatchlab.registries.debug_text import in_its_language
 from dispatchlab.registries.model import RecordedKernel, RecordedOperator, registry_of
 from dispatchlab.views.as_json import as_json
+from dispatchlab.views.text import text_of
 from tests.command_line import run
 
 ROOT = Path(__file__).parent.parent
@@ -204,6 +206,25 @@ def test_the_locations_of_a_finding_start_at_the_root_of_the_checkout(
     finding = Finding("DL001", "own::op", None, "", ("registered at own/ops.py:7",))
     (location,) = json.loads(json.dumps(as_json(finding)))["locations"]
     assert location == {"file": "src/own/ops.py", "line": 7, "column": 1}
+
+
+def test_the_text_of_a_finding_shows_one_path_for_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "src" / "own").mkdir(parents=True)
+    (tmp_path / "src" / "own" / "ops.py").touch()
+    monkeypatch.chdir(tmp_path)
+    findings = [
+        Finding(
+            "DL006",
+            f"own::{name}",
+            None,
+            f"it has a kernel from own/ops.py:{line}",
+            (f"registered at own/ops.py:{line}",),
+        )
+        for name, line in (("one", 7), ("two", 8))
+    ]
+    shown = text_of(finding_part("Findings", grouped(findings), str))
+    assert re.findall(r"[\w/]*ops\.py:\d", shown) == ["src/own/ops.py:7"] * 2 + ["src/own/ops.py:8"]
 
 
 def test_rules_are_selected_by_code_or_name() -> None:

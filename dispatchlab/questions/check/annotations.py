@@ -5,7 +5,7 @@ Format: https://docs.github.com/actions/reference/workflows-and-actions/workflow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from dispatchlab.questions.check.blocks import hidden_text, summary
 from dispatchlab.questions.check.findings import kinds, name_of
@@ -48,18 +48,14 @@ def _line(group: FindingGroup, checkout: Checkout) -> str:
     fix = f"\nTo fix it: {finding.fix}" if finding.fix else ""
     key = "" if finding.key is None else f" {finding.key}"
     about = f"{finding.operator}{key}: " if finding.operator else ""
-    place = "".join(f"file={escaped(path, property=True)},line={line}," for path, line in _places(group, checkout))
+    sites = (site for debug in finding.owners for site in sites_in(debug))
+    places = (
+        f"file={escaped(file, property=True)},line={line}," for path, line in sites if (file := checkout.find(path))
+    )
     title = escaped(f"dispatchlab {name_of(group.code)}", property=True)
-    return f"::{_COMMANDS[group.level]} {place}title={title}::{escaped(f'{about}{finding.message}{more}{fix}')}"
-
-
-def _places(group: FindingGroup, checkout: Checkout) -> Iterator[tuple[str, int]]:
-    for debug in group.first.owners:
-        for path, line in sites_in(debug):
-            found = checkout.find(path)
-            if found is not None:
-                yield found, line
-                return
+    return (
+        f"::{_COMMANDS[group.level]} {next(places, '')}title={title}::{escaped(f'{about}{finding.message}{more}{fix}')}"
+    )
 
 
 def findings_sarif(source: str, findings: Iterable[Finding], packages: Sequence[str], checkout: Checkout) -> str:

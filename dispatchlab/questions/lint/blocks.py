@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from dispatchlab.model.registration import SourceLocation
@@ -50,10 +51,7 @@ def finding_part(title: str, groups: Sequence[FindingGroup], name: Callable[[str
     checkout = _checkout(os.getcwd())
     heads = ("finding", "what was found, and how to fix it", "the same")
     errors = (at for at, group in enumerate(groups) if group.level is Level.ERROR)
-    rows = (
-        (_head(group, name), b.Cell(b.Stack(tuple(_details(group, checkout))), "prose"), _others(group, shared))
-        for group in groups
-    )
+    rows = ((_head(group, name), _details(group, checkout), _others(group, shared, checkout)) for group in groups)
     return b.part(title, heads, rows, marked=errors, most=SHOWN)
 
 
@@ -65,19 +63,26 @@ def _head(group: FindingGroup, name: Callable[[str], str]) -> b.Cell:
     return b.Cell(text, "name", LEVELS.index(group.level))
 
 
-def _details(group: FindingGroup, checkout: Checkout) -> Iterator[b.Inline]:
+def _details(group: FindingGroup, checkout: Checkout) -> b.Cell:
     """Return the findings with location and fix; a file of the checkout gets a relative path."""
-    yield group.first.message
-    places = dict.fromkeys(site for debug in group.first.owners for site in list(sites_in(debug))[:1])
-    for path, line in list(places)[:OTHERS]:
-        yield (b.quiet("at: "), b.source(f"{checkout.shown(path)}:{line}"))
-    if group.first.fix:
-        yield (b.quiet("to fix it: "), b.Span(group.first.fix, kind="fix"))
+    first = group.first
+    places = dict.fromkeys(site for debug in first.owners for site in list(sites_in(debug))[:1])
+    lines: list[b.Inline] = [_placed(first.message, first, checkout)]
+    lines += [(b.quiet("at: "), b.source(f"{checkout.shown(path)}:{line}")) for path, line in [*places][:OTHERS]]
+    lines += [(b.quiet("to fix it: "), b.Span(first.fix, kind="fix"))] * bool(first.fix)
+    return b.Cell(b.Stack(tuple(lines)), "prose")
 
 
-def _others(group: FindingGroup, shared: Mapping[tuple[str, int], int]) -> b.Cell:
+def _placed(text: str, finding: Finding, checkout: Checkout) -> str:
+    """Return a text with the paths of a finding as its locations show them."""
+    for path in {path for debug in finding.owners for path, _ in sites_in(debug)}:
+        text = checkout.shown(path).join(re.split(rf"(?<![\w./-]){re.escape(path)}(?=:\d)", text))
+    return text
+
+
+def _others(group: FindingGroup, shared: Mapping[tuple[str, int], int], checkout: Checkout) -> b.Cell:
     """Return the operators with the same cause."""
-    others = [f"{finding.operator}{_site(finding, shared)}" for finding in group.findings[1:]]
+    others = [_placed(f"{each.operator}{_site(each, shared)}", each, checkout) for each in group.findings[1:]]
     same = "the same" if group.first.fix == group.first.fix_of_any else "the same with its own name"
     text = b.Line(f"{same}: {', '.join(others)}")
     return b.Cell(b.Folded(f"{same}: {first_of(others, OTHERS)}", (text,)) if others else "")

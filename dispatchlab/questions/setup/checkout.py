@@ -48,7 +48,7 @@ def find_checkout(start: Path) -> Checkout:
     plain = re.sub(r"[-.]+", "_", distribution)  # its modules: `a_b` for `a-b`, or `b` in the namespace `a`
     for name in dict.fromkeys([plain, plain.lower(), re.sub(r"[-_]+", ".", distribution)]):
         path = source.joinpath(*name.split("."))
-        if (path / "__init__.py").is_file() or path.with_name(f"{path.name}.py").is_file():
+        if (path / "__init__.py").is_file() or (path.parent / f"{path.name}.py").is_file():
             named.append(name)
     modules = tuple(dict.fromkeys([*named, *_packages(source)]))
     return Checkout(root, modules, bool(named) or len(modules) == 1, source)
