@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from dispatchlab.questions.setup import first_files
+from dispatchlab.questions.setup.checkout import find_checkout
 from dispatchlab.questions.setup.first_files import NothingToRecordError
 from tests.command_line import run
 from tests.scenario_texts import FIVE

@@ -12,6 +12,7 @@ from dispatchlab.questions.coverage.blocks import coverage_view
 from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
 from dispatchlab.questions.sources.find_sources import chosen
 from dispatchlab.registries.backend_coverage import CoverageReport, Filled, NoSlotError, Way, called_out
+from dispatchlab.registries.builds import no_answer
 from dispatchlab.registries.file import open_bundled
 from tests.command_line import run, run_raising
 
@@ -149,3 +150,8 @@ def test_the_name_of_a_device_needs_a_program() -> None:
     result = run("coverage", "torch-2.13", "--device", "npu")
     assert result.exit_code == 2
     assert "add --program FILE.py" in result.stderr
+
+
+def test_the_sentence_about_a_lacking_backend_names_pytorch_once() -> None:
+    sentence = no_answer("PyTorch 2.13.0+cpu with boxes", "2.13.0+cpu", "CUDA")
+    assert sentence.startswith("no answer for CUDA: PyTorch 2.13.0+cpu with boxes has no kernels for it; torch-2.13 ")

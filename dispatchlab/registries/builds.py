@@ -143,7 +143,7 @@ def renamed_text(privateuse1: str) -> str:
 
 def no_answer(source: str, torch: str, backend: str) -> str:
     """Return the sentence for a question about a backend that a registry has no kernels for."""
-    whose = source if source.endswith(torch) else f"{source} is of PyTorch {torch}, which"
+    whose = source if torch in source else f"{source} is of PyTorch {torch}, which"
     what = f"no answer for {backend}: {whose} has no kernels for it"
     if backend == "CUDA":
         return f"{what}; {cuda_registry(torch)} has them, without --from or by its name"

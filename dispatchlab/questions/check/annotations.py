@@ -53,9 +53,8 @@ def _line(group: FindingGroup, checkout: Checkout) -> str:
         f"file={escaped(file, property=True)},line={line}," for path, line in sites if (file := checkout.find(path))
     )
     title = escaped(f"dispatchlab {name_of(group.code)}", property=True)
-    return (
-        f"::{_COMMANDS[group.level]} {next(places, '')}title={title}::{escaped(f'{about}{finding.message}{more}{fix}')}"
-    )
+    place = next(places, "")
+    return f"::{_COMMANDS[group.level]} {place}title={title}::{escaped(f'{about}{finding.message}{more}{fix}')}"
 
 
 def findings_sarif(source: str, findings: Iterable[Finding], packages: Sequence[str], checkout: Checkout) -> str:
