@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.check.annotations import findings_sarif, github_annotations
 from dispatchlab.questions.check.blocks import check_view
 from dispatchlab.questions.check.configuration import Settings, SettingsError, settings_of
@@ -132,6 +133,13 @@ def test_the_exit_code_is_that_of_the_questions_that_fail() -> None:
     assert report_of((Question.ORDER, ORDER)).exit_code == 1
     assert report_of((Question.ORDER, ORDER), fails=(Question.LINT,)).exit_code == 0
     assert report_of((Question.LINT, NO_FAKE), fails=(Question.LINT,)).exit_code == 1
+
+
+def test_a_check_whose_trials_are_all_lost_fails() -> None:
+    lost = TrialRun(operator="t::scale", trial="call", status="not tried")
+    for trials, code in (((lost,), 1), ((lost, replace(lost, status="passed")), 0)):
+        answer = Answer(Question.TRIALS, "", trials=trials)
+        assert replace(report_of(), answers=(answer,)).exit_code == code
 
 
 def test_the_exit_code_is_that_of_the_level_that_fails() -> None:

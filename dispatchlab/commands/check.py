@@ -92,9 +92,9 @@ def check(
     baseline, record, select, ignore, inputs, per-operator-ignores. The comment `# dispatchlab: ignore[DL004]` at the
     line of a registration hides a finding.
 
-    Exit codes: 0: no error and no warning; 1: an error or a warning, or what --fail-on says, or an import fails
-    because of the dispatcher; 2: a package cannot be imported for another reason, or registers nothing; 5: an import
-    ends its process.
+    Exit codes: 0: no error and no warning; 1: an error or a warning, or what --fail-on says, or every trial was lost,
+    or an import fails because of the dispatcher; 2: a package cannot be imported for another reason, or registers
+    nothing; 5: an import ends its process.
 
     \b
     Examples:

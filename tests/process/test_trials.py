@@ -354,6 +354,21 @@ def _(x, count):
     assert (found.code, found.owners) == ("WHY403", ("registered at module0.py:5",))
 
 
+def test_inputs_of_tests_that_cannot_be_loaded_are_left_out_with_a_sentence(tried: Try, tmp_path: Path) -> None:
+    noted = tmp_path / ".pytest_cache" / "d" / "dispatchlab" / "inputs.pt"
+    noted.parent.mkdir(parents=True)
+    noted.write_bytes(b"")
+    source = """import torch
+@torch.library.custom_op("own::same", mutates_args=())
+def same(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+"""
+    answer = trials_answer(tried(source), ("module0",), whole=False)
+    assert [one.code for one in answer.findings] == ["WHY401"]
+    why = "its inputs cannot be loaded, so inputs are generated: EOFError: own::same"
+    assert f".pytest_cache/d/dispatchlab/inputs.pt is open: {why}" in answer.notes
+
+
 def test_a_finding_without_a_frame_has_the_line_that_registered_the_operator(tried: Try) -> None:
     source = """import torch
 library = torch.library.Library("own", "DEF")

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_u
 KEPT: Final = 3
 """How many generated inputs of an operator are kept, each of other types or ranks."""
 
+NOTED: Final = Path(".pytest_cache", "d", "dispatchlab", "inputs.pt")
 _TRIES: Final = 60
 _SHAPES: Final = ((3, 4), (4, 4), (4,), (2, 3, 4), (2, 3, 4, 4))
 _DTYPES: Final = ("float32", "float64", "int64", "float16", "bool", "complex64")
@@ -182,8 +183,7 @@ def read_inputs(path: str) -> dict[str, list[Inputs]]:
 
 def noted_inputs() -> dict[str, list[Inputs]]:
     """Return the calls that `pytest --why` noted when tests ran in this folder."""
-    path = Path(".pytest_cache", "d", "dispatchlab", "inputs.pt")
-    found = torch.load(path, weights_only=True) if path.exists() else {}
+    found = torch.load(NOTED, weights_only=True) if NOTED.exists() else {}
     return {name: [Inputs(tuple(args), dict(named)) for args, named in calls] for name, calls in found.items()}
 
 

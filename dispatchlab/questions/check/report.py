@@ -98,12 +98,13 @@ class CheckReport:
 
     @property
     def exit_code(self) -> int:
-        """2 if a package registers nothing, 1 if a finding fails the check, else 0."""
-        if self.nothing:
-            return 2
+        """2 if a package registers nothing, 1 if a finding fails the check or every trial was lost, else 0."""
         levels = LEVELS[: LEVELS.index(self.fail_on) + 1]
-        counting = (answer for answer in self.answers if answer.question in self.fails)
-        return int(any(finding.level in levels for answer in counting for finding in answer.findings))
+        counting = [answer for answer in self.answers if answer.question in self.fails]
+        lost = any({run.status for run in answer.trials} == {"not tried"} for answer in counting)
+        return (
+            2 if self.nothing else int(lost or any(one.level in levels for each in counting for one in each.findings))
+        )
 
 
 def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -28,7 +28,7 @@ from dispatchlab.live.introspection.registry_reader import all_dumps
 from dispatchlab.live.introspection.site_log import running_ownership
 from dispatchlab.live.recording.package_facts import PackageFacts, package_facts
 from dispatchlab.live.recording.record_package import PackageRecord
-from dispatchlab.live.trials.inputs import InputsError, noted_inputs, read_inputs
+from dispatchlab.live.trials.inputs import NOTED, InputsError, noted_inputs, read_inputs
 from dispatchlab.live.trials.subject import Subject
 from dispatchlab.live.trials.trials import COMPILED, TRIALS, run_all_trials, run_trials
 from dispatchlab.model.failure import Event, Failure, Fix, Position, Raised, Trial
@@ -117,15 +117,12 @@ def trial_runs(limit_s: float) -> list[Run]:
         else:
             last = copy.printed().strip().rpartition(chr(10))[2]
             reason = f"their process ended with {how_it_ended(copy.code)}: {last}"
-        if answer:
-            raise TrialsFailedError(str(answer))
         planned, *found = _written() or [[]]
-        if answer is None and not planned:
-            raise TrialsFailedError(reason)
+        if answer or (answer is None and not planned):
+            raise TrialsFailedError(str(answer or reason))
         runs += found
         tried = {run.operator for run, _ in found if run.trial in TRIALS}
-        left = [run for run in planned if answer is None and run.operator not in tried]
-        runs += [(replace(run, why=reason), None) for run in left]
+        runs += [(replace(run, why=reason), None) for run in planned if answer is None and run.operator not in tried]
     return runs
 
 
@@ -159,8 +156,7 @@ def _runs(
     operators += [*filter(fallback_text, served)][:1]
     trials = [name for name in TRIALS if request.whole or name not in COMPILED]
     yield [TrialRun(operator=each, trial=name, status="not tried") for each in operators for name in trials]
-    made = (run for run in _registration_runs(watch) if is_tried(run.operator))
-    yield from ((run, _answer(run, watch)) for run in made)
+    yield from ((run, _answer(run, watch)) for run in _registration_runs(watch) if is_tried(run.operator))
     given = read_inputs(request.inputs) if request.inputs else {}
     for unknown in given.keys() - dumps:
         raise InputsError(f"{request.inputs}: there is no operator {unknown}{did_you_mean(unknown, operators)}")
@@ -172,7 +168,14 @@ def _runs(
         *["torch.testing._internal.optests"] * request.whole,
     ):
         import_module(module)
-    noted = noted_inputs()
+    noted: Mapping[str, list[Any]] = {}
+    try:
+        noted = noted_inputs()
+    except Exception as error:
+        why = f"its inputs cannot be loaded, so inputs are generated: {type(error).__name__} {error}".splitlines()[
+            0
+        ].strip()
+        yield TrialRun(operator=operators[0], trial=str(NOTED), status="open", why=why), None
     subjects = {
         operator: Subject(
             operator,
