@@ -149,11 +149,10 @@ class Words(dict[str, Any]):
     @property
     def register_autograd(self) -> str:
         """The call that gives the operator its formula; `register_autograd` refuses an operator that writes."""
+        base, packet = self["base"], self.operator.packet
         if self["written"]:
-            return (
-                f'lib.impl("{self["base"]}", Function.apply, "Autograd", allow_override=True)  # an autograd.Function'
-            )
-        call = f'torch.library.register_autograd("{self.operator.packet}", backward, setup_context=setup_context)'
+            return f'lib.impl("{base}", Function.apply, "Autograd", allow_override=True)  # an autograd.Function'
+        call = f'torch.library.register_autograd("{packet}", backward, setup_context=setup_context)'
         return f"{call}  # backward(ctx, grad) returns {self['gradients']}" if self.operator.schema else call
 
     @property

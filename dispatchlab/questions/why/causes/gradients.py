@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from inspect import getblock
 from linecache import getlines
 from typing import Final
@@ -68,9 +68,14 @@ def _counts(failure: Failure, *, own: bool) -> dict[str, object]:
 def not_differentiable(words: Words) -> Mapping[str, object] | None:
     """Find the operator that lost the gradient, if one did."""
     failure = words.failure
-    for name in reversed(list(dict.fromkeys(event.subject for event in failure.of("impl", "custom_op", "define")))):
+    cuts = " ".join(event.subject for event in failure.of("gradient cut") if event.detail.startswith("cuts"))
+    cut_by = [
+        f"{namespace}::{base}" for namespace, base in re.findall(r"\btorch\.ops\.((?!aten|prims)\w+)\.(\w+)", cuts)
+    ]
+    noted = dict.fromkeys(event.subject for event in failure.of("impl", "custom_op", "define"))
+    for name in (*cut_by, *reversed(noted)):
         facts = failure.registry.operator(name)
-        found = None if facts is None or _is_cut_elsewhere(failure, facts) else _takes_gradient(failure, facts)
+        found = None if facts is None or _is_cut_elsewhere(failure, facts) else _takes_gradient(failure, facts, cut_by)
         if found is not None and facts is not None:
             return saw(op=facts.name, **found)
     return None
@@ -90,13 +95,13 @@ def _is_cut_elsewhere(failure: Failure, facts: OperatorFacts) -> bool:
     return False
 
 
-def _takes_gradient(failure: Failure, facts: OperatorFacts) -> dict[str, object] | None:
+def _takes_gradient(failure: Failure, facts: OperatorFacts, cut_by: Sequence[str]) -> dict[str, object] | None:
     """Return, from the registry, why an operator's result has no gradient; None if it has one."""
     impls = [e for e in failure.registrations(facts.name) if e.kind == "impl" and e.detail != "Meta"]
     event = min(impls, key=lambda e: (not e.detail.startswith("Autograd"), e.detail == "Autograd"), default=None)
     key = event.detail if event else ""
     called = [e.detail for e in failure.of("called") if e.subject.partition(".")[0] == facts.packet]
-    if not key.startswith("Autograd") and not any("gradients" in detail for detail in called):
+    if not key.startswith("Autograd") and facts.packet not in cut_by and "gradients" not in "".join(called):
         return None
     dtype = next((e.detail for e in failure.of("integer result") if e.subject == facts.packet), "")
     role = "none"
