@@ -464,6 +464,11 @@ def test_tensors_are_on_the_cpu_when_nothing_is_said() -> None:
         (["devise=cpu"], "t::f has no argument 'devise' that decides the dispatch; did you mean device?"),
         (["a=cpu", "a=cuda"], "a was described twice: 'cpu' and 'cuda'"),
         (["cuda:x"], "'cuda:x' is not a device: expected a number from 0 to 127 after the colon, as in cuda:0"),
+        (
+            ["npux"],
+            "'npux' does not describe a tensor: if a package gives its backend this name, add --from PACKAGE, or write "
+            "privateuse1",
+        ),
         (["gpu"], "'gpu' does not describe a tensor; did you mean cuda?"),
         (
             ["cpu"] * 5,

@@ -341,7 +341,7 @@ def _device(word: str, privateuse1: str = "") -> DeviceType:
             more = f"; put + between its words: {word.replace(',', '+')}"
         elif name in _MODES:
             more = f", it is a mode of the call; to make the call under it: --mode {name}"
-        elif name in _NAMES_OF_PACKAGES:
+        elif name in _NAMES_OF_PACKAGES or (not near and not privateuse1 and name.isidentifier()):
             more = ": if a package gives its backend this name, add --from PACKAGE, or write privateuse1"
         raise ArgumentSpecError(f"{word!r} does not describe a tensor{more}")
     return DeviceType(name)
