@@ -15,6 +15,7 @@ from dispatchlab.live.trials.inputs import Inputs, NothingTriedError, generated,
 from dispatchlab.live.trials.subject import NotNeededError, Subject, Trial, WrongResultError, difference
 from dispatchlab.model.dump_format import Provenance, parse_table
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.trial_run import CPU_ALONE
 from dispatchlab.registries.model import read_dump
 
 _KEYS: Final = {"fake": "Meta", "backward": "Autograd", "vmap": "FuncTorchBatched", "autocast": "Autocast"}
@@ -61,7 +62,7 @@ def own_trial(
         else:
             with suppress(Exception):
                 subject.choose()  # for the trials that reach other keys
-            raise NothingTriedError(f"no input on {backend or ' and '.join(sorted(added))}")
+            raise NothingTriedError(CPU_ALONE if here else f"no input on {backend or ' and '.join(sorted(added))}")
 
     return run
 

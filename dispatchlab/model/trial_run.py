@@ -13,6 +13,7 @@ from dispatchlab.model.failure import Event, Position, Raised
 Status: TypeAlias = Literal["passed", "failed", "not needed", "no input", "open", "not tried"]
 NO_KERNEL: Final = "no kernel for a device of this machine"
 """Why an operator was not called that has no kernel, or only kernels for other devices."""
+CPU_ALONE: Final = "makes tensors on the CPU alone"  # why a trial does not reach the kernels for another device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -727,6 +727,9 @@ def test_the_kernels_of_a_backend_run_on_its_device(tried: Try) -> None:
         "no input on XLA for aten::relu: run pytest --why once, or dispatchlab check module0 --inputs FILE.py",
         "no input on npu for aten::_copy_from: run pytest --why once, or dispatchlab check module0 --inputs FILE.py",
     )
+    assert answer.notes[2].startswith(
+        "not run on the device of the package: what makes tensors on the CPU alone (schema"
+    )
     broken = findings(tried(BACKEND.replace("ADD", 'raise RuntimeError("broken")')))
     assert {finding.operator for finding in broken} == {"aten::add.Tensor", "aten::sub.Tensor"}
     on_cpu = findings(tried(BACKEND.replace("ADD", "return torch.from_numpy(a.data_np + alpha * b.data_np)")))

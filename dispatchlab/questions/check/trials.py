@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.trial_run import NO_KERNEL, TrialRun
+from dispatchlab.model.trial_run import CPU_ALONE, NO_KERNEL, TrialRun
 from dispatchlab.questions.check.report import Answer as Answered
 from dispatchlab.questions.check.report import Question
 from dispatchlab.questions.lint.rule import Finding, Level
@@ -117,10 +117,9 @@ def trials_answer(
     imports = f"{counted(len(found) - len(runs), 'import')} failed"
     if not runs:
         return Answered(Question.TRIALS, imports, tuple(finding_of(run, answer) for run, answer in found if answer))
-    operators = {run.operator for run in runs}
     counts = Counter(run.status for run in runs)
     text = f"{imports}; " * (len(found) > len(runs))
-    text += f"{counted(len(operators), 'operator')}: {counted(counts['passed'], 'trial')} passed"
+    text += f"{counted(len({run.operator for run in runs}), 'operator')}: {counted(counts['passed'], 'trial')} passed"
     on = Counter(run.device for run in runs if run.status == "passed" and run.device not in ("", "cpu"))
     text += "".join(f" ({count:,} on {device})" for device, count in on.items())
     failed = [(run, answer) for run, answer in found if run.status == "failed" and run.trial != "import"]
@@ -133,6 +132,8 @@ def trials_answer(
     alone = without.pop(NO_KERNEL, [])
     notes = [f"{why} for {first_of(sorted(names), 3)}: {how}" for why, names in sorted(without.items())]
     notes += [f"{NO_KERNEL}: {first_of(sorted(alone), 3)}"] if alone else []
+    if on_cpu := dict.fromkeys(run.trial for run in runs if run.why == CPU_ALONE):
+        notes.append(f"not run on the device of the package: what {CPU_ALONE} ({', '.join(on_cpu)})")
     for why in dict.fromkeys(run.why for run in runs if run.status == "not tried"):
         left_out = Counter(run.trial for run in runs if run.status == "not tried" and run.why == why)
         of = "; ".join(
