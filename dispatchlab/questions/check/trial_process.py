@@ -172,9 +172,8 @@ def _runs(
     try:
         noted = noted_inputs()
     except Exception as error:
-        why = f"its inputs cannot be loaded, so inputs are generated: {type(error).__name__} {error}".splitlines()[
-            0
-        ].strip()
+        said = f"{type(error).__name__} {error}".partition("\n")[0].strip()
+        why = f"its inputs cannot be loaded, so inputs are generated: {said}"
         yield TrialRun(operator=operators[0], trial=str(NOTED), status="open", why=why), None
     subjects = {
         operator: Subject(

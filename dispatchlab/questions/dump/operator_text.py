@@ -11,6 +11,7 @@ from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.python_layer import REGISTRY_NAMED, PythonRegistration, PythonRegistry
 from dispatchlab.model.sequence import Step, format_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
+from dispatchlab.views.source_locations import short_debug
 
 NO_LINE = "(no line known)"
 
@@ -83,12 +84,10 @@ def stale_text(snapshot: Snapshot) -> str:
         return ""
     table, slots = parse_table(snapshot.table), parse_table(snapshot.slots)
     stale = [key for key in {**table, **slots} if table.get(key) != slots.get(key)]
-    held, said = slots.get(stale[0]), table.get(stale[0])
+    runs, says = (short_debug(row.debug) if row else "no kernel" for row in (slots.get(stale[0]), table.get(stale[0])))
     count = f"{len(stale):,} stale slot{'s' if len(stale) > 1 else ''}"
-    return (
-        f"{snapshot.operator}: calls run {held.debug if held else 'no kernel'} at {stale[0]}, where the table says "
-        f"{said.debug if said else 'no kernel'}: {count}, a defect of the dispatcher"
-    )
+    text = f"{snapshot.operator}: calls run {runs} at {stale[0]}, where the table says {says}"
+    return f"{text}: {count}, a defect of the dispatcher"
 
 
 def refused_step_text(step: Step, registration: str, refusal: Refusal) -> str:
