@@ -363,7 +363,8 @@ def test_layers_that_cannot_all_come_do_not_come_at_all() -> None:
     assert dispatcher.operators() == ()
 
 
-def test_a_users_kernel_replaces_one_layer_alone() -> None:
+def test_a_users_kernel_replaces_one_layer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Dispatcher, "_warned_of_override", False)  # a process is warned once
     lab = Lab()
     x = tensor([1.0, 2.0], requires_grad=True)
     library = Library("aten", "IMPL", "CPU", dispatcher=lab.dispatcher)

@@ -304,7 +304,7 @@ def test_modules_are_read_and_written() -> None:
     scenario = parse_scenario(MODULES, file="shop.yaml")
     assert scenario.modules == (Module("shop.one", (0, 1)), Module("shop.two", (2, 3)))
     text = scenario_text(scenario)
-    assert "modules:\n  shop.one: [0-1]\n  shop.two: [2-3]\n" in text
+    assert "modules:\n  shop.one: [0, 1]\n  shop.two: [2, 3]\n" in text
     assert parse_scenario(text) == scenario
 
 
