@@ -153,8 +153,8 @@ def verdict(registrations: Sequence[Registration], semantics: str) -> tuple[Verd
 
 
 LOST = (
-    f"{KEY} has no fallback. The release of any fallback of this key empties the key. "
-    "A release restores no earlier fallback, not even PyTorch's own"
+    f"{KEY} has no fallback: a release restores no earlier fallback, not even PyTorch's own. "
+    "The release of any fallback of this key empties the key"
 )
 NEWEST = (
     f"the registrations a and b both set the fallback of {KEY}. A later registration replaces an earlier registration"

@@ -82,7 +82,7 @@ def test_a_verdict_shows_its_counterexample() -> None:
     assert "order-dependent" in found.text
     assert "+1 impl test::foo CompositeExplicitAutograd (fn_explicit)" in found.text
     assert (
-        "does not refresh 34 slots of test::foo when the kernel fn_explicit (CompositeExplicitAutograd) is registered. "
+        "decides which kernel a call of test::foo runs at 34 keys (AutogradCPU, ...). If fn_implicit comes first, "
         in found.text
     )
     refused = Reader(check_order(parse_scenario(TWO_DEFS))._repr_html_())

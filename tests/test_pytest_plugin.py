@@ -159,16 +159,16 @@ KINDS = {
     ),
     "stale": (
         impls("CompositeImplicitAutograd fn_math", "CompositeExplicitAutograd fn_any"),
-        "order-dependent: PyTorch does not refresh 34 slots of test::foo when the kernel fn_any (CompositeExplicit*",
+        "order-dependent: the order of the kernel fn_math (CompositeImplicitAutograd) and the kernel fn_any (Comp*",
     ),
     "stale_other": (
         impls("CompositeImplicitAutograd fn_math", "QuantizedCPU fn_q"),
-        "order-dependent: PyTorch does not refresh the AutogradOther slot of test::foo when the kernel fn_q (Quant*",
+        "order-dependent: the order of the kernel fn_math (CompositeImplicitAutograd) and the kernel fn_q (Quant*",
     ),
     "alias": (
         f"claim: c\nsemantics: pr35061\nregistrations:\n{DEF.format(debug='def_plain')}    alias: default\n{PURE}",
-        "order-dependent: def test::foo (def_pure) is accepted before def test::foo (def_plain). "
-        "The def def_pure is refused after the def def_plain. *",
+        "order-dependent: def test::foo (def_pure) is accepted before def test::foo (def_plain), and refused "
+        "afterwards: test::foo is defined *",
     ),
     "release_of_a_fallback": (
         f"{HEAD}registrations:\n{FALLBACK.format(key='AutogradPrivateUse1', debug='mine')}{DEF.format(debug='d')}",
@@ -176,7 +176,7 @@ KINDS = {
     ),
     "residue": (
         f"{HEAD}registrations:\n{BAD_DEF}",
-        "order-dependent: def test::foo (bad) is refused. The kernel at CompositeImplicitAutograd has the schema *",
+        "order-dependent: def test::foo (bad) is refused: the kernel at CompositeImplicitAutograd has the schema *",
     ),
     "two_defs": (
         f"{HEAD}registrations:\n{DEF.format(debug='def_a')}{DEF.format(debug='def_b')}",

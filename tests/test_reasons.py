@@ -235,23 +235,20 @@ def test_stale_slots_of_modules_are_those_that_no_later_line_of_a_module_fills()
     reason = run_scenario(parse_scenario(text), RunOptions()).report.reason
     assert reason is not None
     later = (
-        "the kernel fn_any (CompositeExplicitAutograd) is registered after "
+        "if the kernel fn_any (CompositeExplicitAutograd) is registered after "
         "the kernel fn_math (CompositeImplicitAutograd)"
     )
     assert reason.cause == (
-        f"PyTorch does not refresh 16 slots of test::foo when {later}. "
-        "Then all 16 slots still hold the kernel fn_math. But all 16 slots should hold no kernel"
+        f"{later}, a call of test::foo should raise an error (no kernel) at 16 keys (NestedTensorCPU, ...). "
+        "But PyTorch does not refresh the slots, and the call runs the kernel fn_math"
     )
-    anew = "Then the numbers of the remaining registrations are 0 and 1"
-    raises = (
-        "With this change, a call of test::foo that reaches one of 16 slots (NestedTensorCPU, ...) "
-        "raises an error in every order"
-    )
+    raises = "Then a call of test::foo at 16 keys (NestedTensorCPU, ...) always raises an error"
     assert reason.fix == (
-        f"drop the kernel fn_any. {anew}. In the scenario, write `modules: {{a: [0], b: [1]}}`\n"
-        f"or drop the kernel fn_math. {raises}. {anew}. In the scenario, write `modules: {{b: [0, 1]}}`\n"
+        "drop the kernel fn_any. In the scenario, write `modules: {a: [0], b: [1]}`\n"
+        f"or drop the kernel fn_math. {raises}. In the scenario, write `modules: {{b: [0, 1]}}`\n"
         f"or import b before a. {raises}. In the scenario, write `order: [1, 0]`"
     )
+    assert reason.details == ("After a drop, the remaining registrations are numbered from 0",)
 
 
 def test_a_fix_says_what_it_does_in_the_words_of_its_changes() -> None:

@@ -229,8 +229,8 @@ def _fallbacks(left: Fallbacks, right: Fallbacks, semantics: Semantics) -> Itera
         yield f"a refused fallback left others behind, at {keys}"
     for key in keys_of(bits & replaced):
         yield (
-            f"{key} has no fallback. The release of any fallback of this key empties the key. "
-            "A release restores no earlier fallback, not even PyTorch's own"
+            f"{key} has no fallback: a release restores no earlier fallback, not even PyTorch's own. "
+            "The release of any fallback of this key empties the key"
         )
     for bit in sorted(left.by_slot.keys() & right.by_slot.keys()):
         if left.by_slot[bit] is not right.by_slot[bit]:

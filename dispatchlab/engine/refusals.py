@@ -55,11 +55,8 @@ def _second_def(
 def alias_kind_conflict(operator: OperatorName, stored: Stored, new: Definition) -> RegistrationError:
     """Return the refusal of two defs whose alias kinds do not merge."""
     first = f"with the alias kind {stored.alias}" if stored.alias else "without an alias kind"
-    second = f"the alias kind {new.alias}" if new.alias else "no alias kind"
-    message = (
-        f"{operator} is defined already {first}{_by(stored.debug)}. This def sets {second}{_by(new.debug)}. "
-        "A second def must set no alias kind, or the alias kind of the first def"
-    )
+    second = f"a second def cannot set {new.alias or 'none'}{_by(new.debug)}"
+    message = f"{operator} is defined {first}{_by(stored.debug)}, so {second}"
     of_new = {"operator": str(operator), "alias_kind": str(new.alias or "default"), "debug": new.debug}
     of_stored = {"other_alias_kind": str(stored.alias or "default"), "other_debug": stored.debug}
     return RegistrationError(ErrorKind.ALIAS_KIND_CONFLICT, message, of_new | of_stored)

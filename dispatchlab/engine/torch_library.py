@@ -346,8 +346,8 @@ class _RegisterAutocast(TorchLibraryPrimitive):
         for cast in [each.entry.key for each in _impls(self.plain) if each.entry.key]:
             key, entry = PythonKey("py_kernels", str(cast)), state.operator(self.variable)
             if not state.python(self.variable).at(key) and entry is not None and entry.kernels_at(KEY_BIT[cast]):
-                kernel = f"another call than register_autocast made the {cast} kernel of {self.name}"
-                text = f"{kernel}. register_autocast replaces only kernels that register_autocast made"
+                kernel = f"another call made the {cast} kernel of {self.name}"
+                text = f"register_autocast replaces only kernels that register_autocast made, and {kernel}"
                 raise refusals.refuse(ErrorKind.DUPLICATE_KERNEL, text, operator=str(self.name), key=str(cast))
             self._put(state, key, (self,))
         super()._on_operator(semantics, state)
@@ -614,8 +614,8 @@ def _check_meta(state: Transaction, kernel: RegisterImpl) -> None:
     if entry.kernels_at(_COMPOSITE):
         raise refusals.refuse(
             ErrorKind.META_BESIDE_COMPOSITE,
-            f"PyTorch refuses a Meta kernel after the CompositeImplicitAutograd kernel of {kernel.name}. custom_op and "
-            "register_fake also make a Meta kernel",
+            "PyTorch refuses a Meta kernel (custom_op and register_fake make one) after the CompositeImplicitAutograd "
+            f"kernel of {kernel.name}",
             operator=kernel.variable,
         )
 

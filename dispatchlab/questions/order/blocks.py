@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import TABLES
@@ -16,6 +17,9 @@ from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.formatting import counted, digits, readable, seconds
 from dispatchlab.views.view import View
+
+if TYPE_CHECKING:
+    from dispatchlab.questions.order.reasons import Reason
 
 VERDICT_MOODS: dict[Verdict, b.Mood] = {
     Verdict.ORDER_INDEPENDENT: "good",
@@ -150,11 +154,14 @@ def line_of(report: Report) -> b.Line:
     return b.Line((f"{report.scenario}: ", verdict, ", ", _expected(report), refused))
 
 
-def fix_lines(fix: str, *, indent: int = 0) -> Iterator[b.Line]:
-    """Yield a line for each fix; a field of a scenario in it is never wrapped."""
-    for line in fix.splitlines():
+def reason_lines(reason: Reason, *, indent: int = 0) -> Iterator[b.Line]:
+    """Yield the cause, a line for each fix, and the details; a field of a scenario in a fix is never wrapped."""
+    yield b.Line(reason.cause, indent=indent, label=b.strong("cause: "), hang=7)
+    for line in reason.fix.splitlines():
         parts = (b.Span(text, kind="fix") if at % 2 else text for at, text in enumerate(re.split("(`.*?`)", line)))
         yield b.Line(tuple(parts), indent=indent, label=b.strong("fix: "), hang=5)
+    if reason.details:
+        yield b.Line(". ".join(reason.details), indent=indent, label=b.quiet("detail: "), hang=8)
 
 
 def _expected(report: Report) -> b.Span:
@@ -169,8 +176,7 @@ def _blocks(one: Explored, *, details: bool = True) -> Iterator[b.Block]:
     report, found = one.report, one.report.exploration
     yield b.Verdict(report.verdict_text, VERDICT_MOODS[found.verdict], (", ", _expected(report)))
     if report.reason is not None:
-        yield b.Line(report.reason.cause, label=b.strong("cause: "), hang=7)
-        yield from fix_lines(report.reason.fix)
+        yield from reason_lines(report.reason)
     yield b.Line(report.claim, "emphasis", label=b.quiet("claim: "), hang=7)
     example = found.counterexample
     if example is not None:

@@ -75,6 +75,7 @@ def _findings(found: Exploration, report: Report) -> Iterator[Block]:
     yield Line(f"cause: {reason.cause}")
     yield from (Line(f"also: {text}") for text in reason.more)
     yield from (Line(f"fix: {fix}") for fix in reason.fix.splitlines())
+    yield from (Line(f"detail: {text}") for text in reason.details)
     one, other = example.expected_sequence, example.actual_sequence
     names = sequence_names(example)
     for title, sequence in {"order": one}.items() if one == other else zip(names, (one, other), strict=True):

@@ -44,11 +44,12 @@ class Reason:
     """The reason of a verdict.
 
     Args:
-        cause: the operator, the key and what happens there, with the source location of each registration.
+        cause: which registrations meet at which operator and key, and what each order gives.
         fix: the smallest changes that remove the difference, one a line.
         registrations: the numbers of the registrations that cause it.
         more: sentences about other differences with the same reason.
         changes: the changes that were tried and help, each alone.
+        details: sentences that explain the cause and the fixes.
     """
 
     cause: str
@@ -56,6 +57,7 @@ class Reason:
     registrations: tuple[int, ...] = ()
     more: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
+    details: tuple[str, ...] = ()
 
 
 def reason_of(
@@ -115,11 +117,12 @@ _STALE: Final = re.compile(
     re.MULTILINE,
 )
 _FALL_THROUGH: Final = "PyTorch's autograd fallback"
-_AMBIGUOUS: Final = "PyTorch's kernel for an ambiguous AutogradOther"
+_AMBIGUOUS: Final = "ambiguous AutogradOther"
 _NOTHING: Final = "no kernel"
 _OWN_SCHEMA: Final = (
     r"the kernel \(.*?\) at (\w+) does not fit the schema .* The def says [^(]+(\(.*), the kernel's type gives (.*)$"
 )
+_ITSELF: Final = r"^the kernel \(.*?\) at \w+ "
 _STAYS: Final = re.compile(r"^(custom_ops) .+ stays in Python$|^.+ stays in (py_kernels .*)$")
 _REPLACED: Final = re.compile(r"(?m)^(?P<key>\w+).*: (?P<kernel>.+) :: .*\n(?P=key).* \(inactive\): (?P<other>.+) ::")
 _SIGNATURES: Final = (
@@ -135,35 +138,37 @@ class _Stale(NamedTuple):
     kernels: dict[str, str]
 
     @property
-    def names(self) -> str:
-        """The number of these slots, or the key of the only one."""
-        (key, *more) = self.slots
-        return f"{len(more) + 1} slots of {self.operator}" if more else f"the {key} slot of {self.operator}"
+    def words(self) -> dict[str, str]:
+        """The words for the operator, the keys and the slots."""
+        slots = "slots" if len(self.slots) > 1 else "slot"
+        return {"operator": self.operator, "where": _at_keys([*self.slots]), "slots": slots}
 
-    def entries(self, verb: str, *, wanted: bool = False) -> str:
-        """Return what these slots hold, or what they should hold, one sentence for each entry."""
-        keys_of, notes = dict[str, list[str]](), dict[str, str]()
-        main, count, kernel = main_key([*self.slots]), len(self.slots), "the kernel of the backend"
+    def runs(self, *, wanted: bool = False, verbs: tuple[str, str] = ("runs", "raises")) -> str:
+        """Return what a call does at these keys, or what it should do."""
+        keys_of, main, kernel = dict[str, list[str]](), main_key([*self.slots]), "the kernel of the backend"
         for key in (main, *(key for key in self.slots if key != main)):
-            keys_of.setdefault(entry := _entry_text(self.slots[key][not wanted]), []).append(key)
+            entry = _entry_text(self.slots[key][not wanted])
             if entry == _FALL_THROUGH:
                 kernel = self.kernels.get(key.removeprefix("Autograd"), kernel)
-                notes[entry] = f"The autograd fallback calls {kernel}, and backward warns"
-        texts = list[str]()
-        for at, (entry, keys) in enumerate(keys_of.items(), 1):
-            which = ", ".join(keys if len(keys) < 4 else [keys[0], "..."])
-            some = f"the other {len(keys)}" if len(keys_of) == at else f"{len(keys)}{' of the' * (at == 1)}"
-            who = f"{some} slots ({which})" if len(keys_of) > 1 else f"all {count} slots"
-            who = f"the {f'{key} ' * (count > 1)}slot" if len(keys) == 1 else who
-            if entry == _AMBIGUOUS or (entry == _NOTHING and not verb.startswith("should")):
-                notes[entry] = f"A call that reaches {'this slot' if len(keys) == 1 else 'such a slot'} raises an error"
-            texts.append(f"{who} {verb}{'s' * (len(keys) == 1 and not verb.startswith('should'))} {entry}")
-            texts += [notes[entry]] if entry in notes else []
-        return _sentences(*texts)
+                entry = f"{kernel} through {entry}"
+            text = f"{verbs[1]} an error ({entry})" if entry in (_AMBIGUOUS, _NOTHING) else f"{verbs[0]} {entry}"
+            keys_of.setdefault(text, []).append(key)
+        return _listed([f"{text} {_at_keys(keys)}" if len(keys_of) > 1 else text for text, keys in keys_of.items()])
+
+    def wrong(self, when: str) -> str:
+        """Return what a call should do and what it does."""
+        right = self.runs(wanted=True, verbs=("run", "raise"))
+        return _words("stale", when=when, right=right, stale=self.runs(), **self.words)
 
 
-def _cause(text: str, members: Sequence[int], more: Sequence[str] = ()) -> Reason:
-    return Reason(text, "", tuple(members), tuple(more))
+def _at_keys(keys: Sequence[str]) -> str:
+    listed = ", ".join(keys if len(keys) < 4 else [main_key(keys), "..."])
+    return f"at {len(keys)} keys ({listed})" if len(keys) > 1 else f"at {listed}"
+
+
+def _cause(text: str, members: Sequence[int], more: Sequence[str] = (), *details: str) -> Reason:
+    """Return a reason whose cause is short, with the sentences that explain the cause."""
+    return Reason(text, "", tuple(members), tuple(more), details=details)
 
 
 class _Pair:
@@ -179,6 +184,7 @@ class _Pair:
         self.scenario, self.registrations, self.example = scenario, scenario.registrations, example
         self.engine = engine
         self.said = " ".join(self._names((at,)) for at in range(len(self.registrations)))  # later, the cause
+        self.details = dict[str, None]()  # of the fixes
 
     def reason(self) -> Reason:
         example = self.example
@@ -200,7 +206,8 @@ class _Pair:
                 cause = self._other_state()
         members = cause.registrations
         fixes = Fixes() if self.engine is None else find_fixes(self.engine, self.scenario, example, members)
-        return replace(cause, fix=self._fix(cause, fixes), changes=fixes.changes)
+        fix = self._fix(cause, fixes)
+        return replace(cause, fix=fix, changes=fixes.changes, details=(*cause.details, *self.details))
 
     # -- two states
 
@@ -217,19 +224,18 @@ class _Pair:
                 when = f"{self._kernel(last)} is registered after {self._kernels(before)}"
             else:
                 when = f"{self._kernels(kernels)} {'are' if before else 'is'} registered"
-            text = f"PyTorch does not refresh {stale.names} when {when}. Then {stale.entries('still hold')}. "
-            return _cause(f"{text}But {stale.entries('should hold', wanted=True)}", kernels, self._differences())
+            return _cause(stale.wrong(f"if {when}"), kernels, self._differences())
         functions = {_function(self.registrations[index]): index for index in parts}
         if functions.keys() == {"custom_op", "register_kernel"}:
             kernel, made = functions["register_kernel"], functions["custom_op"]
-            text = _words("kernel_of_custom_op", kernel=self._short(kernel), made=self._short(made))
-            return _cause(text, parts, (first, *more))
+            names = {"kernel": self._short(kernel), "made": self._short(made), "both": self._names((made, kernel))}
+            return _cause(_words("kernel_of_custom_op", **names), parts, (first, *more), _words("owner", **names))
         named = [index for index in parts if (text := owner(shown_text(self.registrations[index]))) and text in first]
         members = tuple(named if len(named) > 1 else parts)
         if functions.keys() == {"custom_op"}:
             return _cause(_words("custom_ops", names=self._names(members)), members, (first, *more))
         if brought := [*self._brought(first, members)]:
-            first = _sentences(first, *brought)
+            first = ". ".join((first, *brought))
         elif len(named) < 2:
             first = f"{first}. The order of {self._names(members)} decides"
         if self.scenario.modules:
@@ -251,77 +257,73 @@ class _Pair:
             else:
                 name, sites = self._names((at,)), sites - {owner(shown_text(one))}
             if inside := [site for site in sorted(sites) if site in text]:
-                yield f"{name} registers {' and '.join(inside)}"
+                yield f"{' and '.join(inside)} {'is' if len(inside) == 1 else 'are'} part of {name}"
 
     def _stale_pair(self, stale: _Stale, kernels: Sequence[int]) -> Reason:
         """Return the cause where the order of two registrations decides what calls run, and no table shows it."""
         first, last = (at for at in dict.fromkeys(self.example.actual_sequence) if at in kernels)
-        silent, impl = self._short(last), self.registrations[last]
         steps = {*self.example.expected_sequence, *self.example.actual_sequence}
-        every, text = [at for at, one in enumerate(self.registrations) if not is_definition(one)], ""
-        if not steps.issuperset(every):
-            every = [at for at in every if at in steps]
-            text = f"two registrations are enough for a difference: {self._kernels(every)}. "
-        other, late = (self._short(at) if text else self._kernel(at) for at in (first, last))
+        others = [at for at, one in enumerate(self.registrations) if not is_definition(one) and at not in steps]
+        details, impl = [_words("only_two")] * bool(others) + [_words("no_dump")], self.registrations[last]
+        names = {"late": self._short(last), "first": self._short(first)}
         if isinstance(impl, Impl) and not slots_of_key(impl.key or DispatchKey.Undefined):
-            these = "these slots" if len(stale.slots) > 1 else "this slot"
-            names = {"late": late, "silent": silent, "first": self._short(first), "slots": stale.names, "these": these}
-            text += _words("no_row", key=str(impl.key), **names)
-        else:
-            text += f"PyTorch does not refresh {stale.names} when {late} is registered"
-        after, before = stale.entries("still hold"), stale.entries("hold", wanted=True)
-        text += f". If {other} is registered first, {after}. If {silent} is registered first, {before}. "
-        return _cause(text + _words("no_dump"), kernels, self._differences())
+            details.insert(0, _words("no_row", key=str(impl.key), **names))
+        if _FALL_THROUGH in (right := stale.runs(wanted=True)):
+            details.append(_words("warns"))
+        text = _words("stale_pair", right=right, stale=stale.runs(), **names, **stale.words)
+        text = f"the order of {self._kernels((first, last))}{re.sub(' the kernel (at )?(?!of )', ' ', text)}"
+        return _cause(text, kernels, self._differences(), *details)
 
     # -- what a release or a refusal leaves
 
     def _left_behind(self) -> Reason:
         example, last = self.example, self.example.actual_sequence[-1]
-        stale, differences = self._stale(), self._differences()
-        first, *more = differences or [FLAWS[example.flaw]]
-        if stale is not None:
-            should, hold = stale.entries("should hold", wanted=True), stale.entries("still hold")
-            first, more = _sentences(f"PyTorch does not refresh {stale.names}", should, f"But {hold}"), differences
+        stale, (first, *more) = self._stale(), self._differences() or [FLAWS[example.flaw]]
         for label, now in _WORDS["afterwards"].items():
             first = re.sub(label, now, first)
+        first, *details = _split(first)
         steps = [step for step in dict.fromkeys(example.actual_sequence) if step >= 0]
         refused = self._refusals(example.actual_sequence)
         if example.flaw is Flaw.RESIDUE and (last >= 0 or refused):
             who = last if last in refused else next(iter(refused), last)
             why, before = refused.get(who, ""), steps[: steps.index(who)]
-            names, but, because = self._names((who,)), first, [*before]
+            but, because = first, [*before]
             made = [step for step in before if _function(self.registrations[step]) == "custom_op"]
             if made and _function(self.registrations[who]) == "custom_op":
-                because, more = [step for step in before if step not in made], [first, *more]
-                names += f" removes the def and the kernels of {self._names(made)}. Then {self._short(who)}"
-                but = f"PyTorch does not restore {self._short(made[0])}"
+                because, more, short = [step for step in before if step not in made], [first, *more], self._short(who)
+                but = f"{short} has removed the def and the kernels of {self._names(made)}"
+                details = [f"PyTorch does not restore {self._short(made[0])}"]
                 if f"\n+debug: {shown_text(self.registrations[who])}\n" in self.example.diff:
-                    but += f". The def of {self._short(who)} stays"
+                    details.append(f"The def of {short} stays")
             because = [step for step in because if not is_definition(self.registrations[step])] or because
-            after = f" because of {self._names(because)}" if because else ""
             if not before and isinstance(self.registrations[who], Def):
-                why = re.sub(_OWN_SCHEMA, r"The kernel at \1 has the schema \3. The def has the schema \2", why)
-            text = _sentences(f"{names} is refused{after}", *([why.rstrip(".")] * bool(why)))
-            return _cause(f"{text}. But {but}. {_words('no_trace')}", (who,), more)
+                why = re.sub(_OWN_SCHEMA, r"the kernel at \1 has the schema \3, and the def has the schema \2", why)
+            text, *rest = self._refusal(who, because, why)
+            return _cause(f"{text}. But {but}", (who,), more, *rest, *details, _words("no_trace"))
         released = [~step for step in example.actual_sequence if step < 0 and step not in example.expected_sequence]
         released = released or [~step for step in example.actual_sequence if step < 0]
         kept = [step for step in steps if step not in released]
         name, others = self._names(released), [step for step in kept if not is_definition(self.registrations[step])]
         text = f"after the release of {name}, {first}"
         if stale is not None:
-            are = "is" if len(others) == 1 else "are"
-            beside = f"{self._kernels(others)} {are} still registered. Therefore " if others else "Then "
-            text = f"PyTorch does not refresh {stale.names} when {self._kernels(released)} "
-            text += _sentences(f"{'is' if len(released) == 1 else 'are'} released", f"{beside}{should}", f"But {hold}")
+            more, details = self._differences(), [_words("warns")] * (_FALL_THROUGH in stale.runs())
+            text = stale.wrong(f"after the release of {self._kernels(released)}")
+            if others:
+                details.insert(0, f"Still registered: {self._kernels(others)}")
         elif len(kept) == len(released) == 1 and (stays := _STAYS.search(first)):
-            about = {"short": self._short(released[0]), "keeper": self._short(kept[0]), "place": str(stays[2])}
-            text = _words("stores" if stays[1] else "writes", name=name, **about)
+            text = _words("stays", name=name, keeper=self._short(kept[0]), place=str(stays[2] or self._short(kept[0])))
         if isinstance(fallback := self.registrations[released[0]], Fallback):
             every = enumerate(self.registrations)
             alike = [at for at, one in every if isinstance(one, Fallback) and one.key == fallback.key]
             if others := [at for at in alike if at not in released]:
-                text, released = _sentences(text, _words("same_key", others=self._names(others))), alike
-        return _cause(text, tuple(dict.fromkeys((*released, *self._parts()))), tuple(more))
+                details, released = [*details, _words("same_key", others=self._names(others))], alike
+        return _cause(text, tuple(dict.fromkeys((*released, *self._parts()))), tuple(more), *details)
+
+    def _refusal(self, who: int, after: Sequence[int], why: str) -> list[str]:
+        """Return which registration is refused after which others, and why, as sentences."""
+        first, *more = _split(why.rstrip("."))
+        text = f"{self._names((who,))} is refused{f' after {self._names(after)}' if after else ''}"
+        return [f"{text}: {first}" if first else text, *more]
 
     # -- refusals
 
@@ -338,19 +340,18 @@ class _Pair:
         members = tuple(dict.fromkeys((*parts, last)))
         if accepted is not None and (bad + good).count(last) > 2:  # it is tried again in one of them
             met = tuple(step for step in dict.fromkeys(good) if step >= 0 and step != last)
-            after = f" after {self._names(met)}" if met else ""
             key = re.search(r"^\+  key: (\w+)$", self.example.diff, re.MULTILINE)
-            left = f"But a second try is refused: {accepted}"
+            left, (text, *details) = f"a second try is refused: {accepted}", self._refusal(last, met, refusals[last])
             if key and isinstance(fallback := self.registrations[last], Fallback):
-                left = _words("alias", key=key[1], alias=str(fallback.key), fallback=self._short(last))
-            text = _sentences(f"{who} is refused{after}", refusals[last], left, _words("no_trace"))
-            return _cause(text, (*met, last))
+                left = f"{self._short(last)} stays at {key[1]}"
+                details.append(_words("alias", key=key[1], alias=str(fallback.key)))
+            return _cause(f"{text}. But {left}", (*met, last), (), *details, _words("no_trace"))
         if accepted is not None:
             texts = []
             for order, reason in ((bad, refusals[last]), (good, accepted)):
                 before = " and then ".join(self._names((at,)) for at in order[:-1] if at >= 0) or "nothing"
                 texts.append(f"{self._names(order[-1:])} is refused after {before}: {reason}")
-            return _cause(_sentences(*texts, *["Only the reasons differ"] * (good[-1] == last)), members)
+            return _cause(". ".join(texts), members, (), *["Only the reasons differ"] * (good[-1] == last))
         if not earlier:
             needed = tuple(step for step in good if step >= 0 and step != last)
             text = f"{who} is refused without {self._names(needed)}: {refusals[last]}"
@@ -359,17 +360,19 @@ class _Pair:
         if not any(index in good for index in earlier):
             when = "without"
             own = (refusals[index].partition(" The def ")[0].rstrip(".") for index in earlier if index in refusals)
-            itself = ". ".join(re.sub(r"^the kernel \(.*?\) at \w+ ", "The kernel ", said) for said in own)
-            stays, why = f"a part of {names} stays", refusals[last]
+            details = [f"The refusal of {names}: {re.sub(_ITSELF, 'it ', said)}" for said in own]
+            stays, why = f"a part of {names} stays", [f"The refusal: {refusals[last]}"]
             if signatures := re.search(_SIGNATURES, refusals[last]):
-                stays = f"PyTorch keeps the {signatures[1]} of {names}: {signatures[3]}"
-                why = f"The {signatures[1]} of {self._short(last)} is different: {signatures[2]}"
-            if itself or all(~index in bad for index in earlier):
-                gone = f"refused. {itself[0].upper()}{itself[1:]}" if itself else "released"
-                text = f"{self._names(earlier)} is {gone}. But {stays}. After that, {who} is refused"
-                return _cause(_sentences(text, why), members)
-        text = f"{who} is accepted {when} {self._names(earlier)}"
-        return _cause(_sentences(text, f"{self._short(last)} is refused after {names}", refusals[last]), members)
+                stays = f"PyTorch keeps the {signatures[1]} of {names}"
+                other = f"{signatures[2]} for {self._short(last)}"
+                why = [f"The {signatures[1]} is {signatures[3]} for {names}, and {other}"]
+            if details or all(~index in bad for index in earlier):
+                text = f"{who} is refused after the {'refusal' if details else 'release'} of {self._names(earlier)}"
+                text = f"{text}, because {stays}. Without {names}, {self._short(last)} is accepted"
+                return _cause(text, members, (), *details, *why)
+        first, *details = _split(refusals[last].rstrip("."))
+        text = f"{who} is accepted {when} {self._names(earlier)}, and refused afterwards"
+        return _cause(f"{text}: {first}", members, (), *details)
 
     def _refusals(self, sequence: StepSequence) -> dict[int, str]:
         """Return the registrations of a sequence that are refused in it, with the reason of the last refusal."""
@@ -401,7 +404,7 @@ class _Pair:
             expects = {change.expect for change in fixes.changes} or {None}
             way = next(ways, "correct what the refusal names")
             words.append(way + self._fields(Change(expect=expects.pop())))
-        words.sort(key=lambda text: " raises an error in every order" in text)
+        words.sort(key=lambda text: " always raises an error" in text)
         if not words:
             words = [f"{'drop' if len(members) == 1 else 'keep only one of'} {self._names(members)}"]
         return "\nor ".join(words) + ("" if fixes.is_whole else ". Other registrations may differ as well")
@@ -448,7 +451,8 @@ class _Pair:
             text = f"never release {self._shorts(members) if is_alone else 'a registration'}"
         elif not modules and not releases:
             leaves = self.example.flaw is not Flaw.UNDO and self._stale() is not None
-            text += f"{_kept(len(names))}{', because a release also leaves slots stale' * leaves}"
+            text += _kept(len(names))
+            self.details |= dict.fromkeys([_words("release")] * leaves)
         if self.engine is not None and self.example.flaw is Flaw.ASYMMETRY:
             _, ends = replay(self.engine, self.scenario, order)
             rows = (_REPLACED.search(shown.dump) for shown in ends.values())
@@ -460,9 +464,7 @@ class _Pair:
         operator, keys = find_lost(self.engine, self.scenario, self.example, change) if self.engine else ("", [])
         if "" in keys:
             return ". " + _words("no_def", operator=operator)
-        listed = ", ".join(keys if len(keys) < 4 else [main_key(keys), "..."])
-        slots = f"one of {len(keys)} slots ({listed})" if len(keys) > 1 else f"the {listed} slot"
-        return (". " + _words("raises", operator=operator, slots=slots)) * bool(keys)
+        return ". " + _words("raises", operator=operator, where=_at_keys(keys)) if keys else ""
 
     def _fields(self, change: Change) -> str:
         """Return the fields of the scenario that a change sets, to be pasted."""
@@ -474,17 +476,15 @@ class _Pair:
         if edited.modules != modules:
             bodies = (f"{name}: [{', '.join(body)}]" for name, body in module_texts(edited.modules))
             fields.append(f"`modules: {{{', '.join(bodies)}}}`")
-        last, why, anew = len(edited.registrations) - 1, "", ""
         if change.dropped and re.search(r"\d", "".join(fields)):
-            anew = f"s of the remaining registrations are 0 {'and' if last == 1 else 'to'} {last}"
-            anew = f". Then the number{anew if last else ' of the remaining registration is 0'}"
+            self.details[_words("anew")] = None
         if edited.snapshots != self.scenario.snapshots:
             fields.append("`snapshots: false`")
         if change.expect is not None:
             fields.append(f"`expect: {change.expect}`")
         if edited.modules and not modules:
-            why += ". " + _words("modules", names=", ".join(one.name for one in edited.modules))
-        return f"{anew}. In the scenario, write {_listed(fields)}{why}" if fields else ""
+            self.details[_words("modules")] = None
+        return f". In the scenario, write {_listed(fields)}" if fields else ""
 
     # -- parts
 
@@ -567,10 +567,8 @@ def _words(name: str, /, **names: str) -> str:
     return str(_WORDS["cause"][name]).format(**names)
 
 
-def _sentences(first: str, *more: str) -> str:
-    """Join sentences; the first sentence and names get no capital letter."""
-    capital = re.compile("^(the|all|this|another|registration) ")
-    return ". ".join((first, *(capital.sub(lambda word: word[0].title(), text) for text in more)))
+def _split(text: str) -> list[str]:
+    return re.split(r"\. (?=[A-Z])", text)
 
 
 def _kept(count: int) -> str:

@@ -12,7 +12,7 @@ from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.library import Library
 from dispatchlab.model.registration import Def, Impl
 from dispatchlab.model.sequence import format_sequence
-from dispatchlab.questions.order.blocks import fix_lines
+from dispatchlab.questions.order.blocks import reason_lines
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.report_text import sequence_names, step_text
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
@@ -119,8 +119,7 @@ def demo_blocks(demo: Demo) -> Iterator[b.Line]:
         yield b.Line(f"dispatchlab runs {orders} and finds the reason:")
         yield b.Line()
         yield b.Line(demo.report.verdict_text, "bad", indent=2)
-        yield b.Line(reason.cause, indent=2, label=b.strong("cause: "), hang=7)
-        yield from fix_lines(reason.fix, indent=2)
+        yield from reason_lines(reason, indent=2)
         sequences = counterexample.expected_sequence, counterexample.actual_sequence
         for title, sequence in zip(sequence_names(counterexample), sequences, strict=True):
             yield b.Line(f"{title}: {format_sequence(sequence)}", indent=2)
