@@ -75,8 +75,9 @@ def why(
     outcome = why_program(program)
     if outcome.answer is not None:
         if not outcome.answer.failed:
-            lost = outcome.answer.code != "WHY421"
-            what = "PyTorch warned of a missing autograd kernel" if lost else "an operator wrote an undeclared argument"
+            notes = {"UserWarning": "PyTorch warned of a missing autograd kernel", "WHY212": "a kernel returned None"}
+            notes["WHY421"] = "an operator wrote an undeclared argument"
+            what = notes.get(outcome.answer.error.partition(":")[0] or outcome.answer.code, "it caught this exception")
             click.echo(f"dispatchlab why: the program ended well, but {what}", err=True)
         _show_and_exit(format, outcome.answer, outcome.exit_code or int(outcome.answer.failed))
     if not outcome.exit_code:

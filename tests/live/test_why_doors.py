@@ -526,6 +526,29 @@ def test_a_program_that_ends_well_with_an_undeclared_write_has_an_answer(tmp_pat
     assert (annotated.returncode, annotated.stdout.partition(" ")[0]) == (0, "::warning")
 
 
+def test_a_program_that_ends_well_after_a_caught_exception_has_an_answer(tmp_path: Path) -> None:
+    caught = f"try:\n    {CALL}except NotImplementedError:\n    print('skipped')\n"
+    (tmp_path / "program.py").write_text(MISSING.lstrip() + caught)
+    ended = dispatchlab_started(tmp_path, "why", "program.py")
+    assert (ended.returncode, ended.stdout.startswith("cause: boxes::area has no kernel for CPU")) == (0, True)
+    assert ended.stderr.endswith("dispatchlab why: the program ended well, but it caught this exception\n")
+
+
+def test_a_kernel_that_returns_none_is_explained_in_a_program_that_ends_well(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import torch\n"
+        '@torch.library.custom_op("quiet::grow", mutates_args=())\n'
+        "def grow(x: torch.Tensor) -> torch.Tensor:\n"
+        "    pass\n"
+        "grow(torch.zeros(1))\n"
+    )
+    ended = dispatchlab_started(tmp_path, "why", "program.py")
+    cause = "cause: the kernel of quiet::grow at program.py:2 returned NoneType, but its schema says Tensor\n"
+    assert (ended.returncode, ended.stdout.startswith(cause)) == (0, True), ended.stdout
+    assert "\nerror: " not in ended.stdout
+    assert ended.stderr.endswith("dispatchlab why: the program ended well, but a kernel returned None\n")
+
+
 def test_a_thread_that_fails_is_explained(tmp_path: Path) -> None:
     thread = "\nimport threading\ndef work():\n    " + CALL + "threading.Thread(target=work).start()\nprint('end')\n"
     (tmp_path / "program.py").write_text(MISSING.lstrip() + thread)

@@ -59,7 +59,7 @@ class ProgramWatch:
         self.wrote: set[str] = set()
         """The operators that changed an argument which their schema marks."""
         self.shown: BaseException | None = None
-        """The exception that the program reported before it ended with an exit code."""
+        """The latest exception that was caught while something was printed."""
         self.destroyed: set[str] = set()
         """What was released on purpose."""
 

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     watch = ProgramWatch(os.getcwd())
     start(watch)
     for stream in (sys.stdout, sys.stderr):
-        after(stream, "write", lambda *_: _note_shown(watch))
+        after(stream, "write", lambda *_: setattr(watch, "shown", sys.exc_info()[1] or watch.shown))
     _explain_threads(Path(answer_file), watch, rest)
     try:
         _run(rest)
@@ -55,8 +55,8 @@ def main(arguments: Sequence[str]) -> int:
     except SystemExit as ended:
         error = ended.__context__ or watch.shown or ended if ended.code else _warning(watch)
         answer = _answer(error, watch, rest) if error and "torch" in sys.modules else None
-        if answer is not None and answer.code not in ("", "WHY919"):
-            line = answer.error if ended.code or answer.code != "WHY421" else ""
+        if answer is not None and answer.code not in ("", "WHY919") and (ended.code or answer.dispatcher):
+            line = "" if "UserWarning: an operator " in answer.error else answer.error
             Path(answer_file).write_bytes(pickle.dumps(replace(answer, failed=bool(ended.code), error=line)))
         raise
     except BaseException as error:
@@ -65,17 +65,15 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def _warning(watch: ProgramWatch) -> Warning | None:
-    """Return PyTorch's warning that a gradient is lost, or that of an undeclared write; the program does not fail."""
+def _warning(watch: ProgramWatch) -> BaseException | None:
+    """Return what a program that ended well passes over: a lost gradient, a kernel against its schema, an exception."""
     details = (event.detail for event in watch.events if event.kind == "warning")
     texts = [text for text in details if "kernel was not registered to the Autograd" in text]
     texts += ["an operator wrote an undeclared argument" for event in watch.events if event.kind == "wrote undeclared"]
-    return UserWarning(texts[0]) if texts else None
-
-
-def _note_shown(watch: ProgramWatch) -> None:
-    """Keep the latest exception that the program caught, and printed something about."""
-    watch.shown = sys.exc_info()[1] or watch.shown
+    texts += ["an operator returned None" for event in watch.events if event.detail.startswith("NoneType\n")]
+    at = watch.shown.__traceback__ if watch.shown else None  # its outermost frame is the one that caught it
+    caught = watch.shown if at is not None and watch.is_users(at.tb_frame.f_code.co_filename) else None
+    return UserWarning(texts[0]) if texts else caught
 
 
 def _run(program: Sequence[str]) -> None:

@@ -40,9 +40,11 @@ def kernel_of_a_similar_name(words: Words) -> Mapping[str, object] | None:
     """Find a kernel for the key, at an operator of a similar name or namespace that has no def."""
     registry, key = words.failure.registry, words.key
     alike = re.compile(rf"{words.operator.namespace}::|.*::{re.escape(words['base'])}$")
-    names = (n for n in filter(alike.match, registry.names("")) if not registry.overloads(n.partition(".")[0]))
-    sites = {name: facts.kernels.get(key, "") for name in names if (facts := registry.operator(name))}
-    similar = nearest(words.op, [name for name, site in sites.items() if site])
+    split = (name.partition(".") for name in filter(alike.match, registry.names("")))
+    names = ("".join(parts) for parts in split if parts[2] not in registry.overloads(parts[0]))
+    sites = {name: facts.kernels[key] for name in names if (facts := registry.operator(name)) and key in facts.kernels}
+    packet = words.operator.packet  # without the name of an overload
+    similar = packet if packet in sites else nearest(words.op, [*sites])
     return saw(similar=similar, site=short_site(sites[similar])) if similar else None
 
 
