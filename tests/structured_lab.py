@@ -9,11 +9,11 @@ from typing import Self
 
 from dispatchlab.call.operators import Operator, operator
 from dispatchlab.codegen.emit.generate import generated_modules
-from dispatchlab.codegen.kernels import by_name
-from dispatchlab.codegen.kernels.lab import FILE, lab_functions
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.kernel import fallthrough
 from dispatchlab.engine.library import Library
+from tests.structured_kernels import by_name
+from tests.structured_kernels.lab import FILE, lab_functions
 
 _SKIPPED = ("BackendSelect", "ADInplaceOrView", "Autograd")
 

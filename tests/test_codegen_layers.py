@@ -7,9 +7,9 @@ import pytest
 
 from dispatchlab import Dispatcher
 from dispatchlab.call import Tensor, tensor
-from dispatchlab.codegen.kernels.lab import StructuredLayers, lab_functions
 from dispatchlab.errors import RegistrationError
 from dispatchlab.lab.lab import Lab
+from tests.structured_kernels.lab import StructuredLayers, lab_functions
 
 
 def scalar_of(lab: Lab, x: Tensor, y: Tensor, m: Tensor) -> Tensor:

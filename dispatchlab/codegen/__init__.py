@@ -6,8 +6,7 @@
 Packages, each above the ones before it:
 
 - read: native_functions.yaml as values;
-- emit: Python modules and scenarios of structured groups; runtime: the imports of these modules, and Python bindings;
-- kernels: functions by hand for some operators, and labs of them.
+- emit: Python modules and scenarios of structured groups; runtime: the imports of these modules, and Python bindings.
 """
 
 from __future__ import annotations

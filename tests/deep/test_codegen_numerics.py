@@ -16,8 +16,8 @@ import pytest
 
 from dispatchlab.call.tensor import Array, Tensor
 from dispatchlab.call.tensor_options import DType
-from dispatchlab.codegen.kernels.lab import lab_functions
 from dispatchlab.errors import CallError
+from tests.structured_kernels.lab import lab_functions
 from tests.structured_lab import StructuredLab
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")

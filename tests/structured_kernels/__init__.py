@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from dispatchlab.codegen.kernels import matrices, pointwise, reductions
+from tests.structured_kernels import matrices, pointwise, reductions
 
 
 def by_name() -> SimpleNamespace:

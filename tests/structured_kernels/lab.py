@@ -9,13 +9,13 @@ from importlib.resources import files
 from types import ModuleType
 
 from dispatchlab.codegen.emit.generate import generated_modules
-from dispatchlab.codegen.kernels import by_name
 from dispatchlab.codegen.read.native_functions import NativeFunctions, read_native_functions
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.kernel import boxed
 from dispatchlab.lab.lab import Lab
 from dispatchlab.lab.schemas import IN_PLACE
 from dispatchlab.lab.views import in_place_kernel
+from tests.structured_kernels import by_name
 
 FILE = "operators.yaml"
 
@@ -23,7 +23,7 @@ FILE = "operators.yaml"
 @cache
 def lab_functions() -> NativeFunctions:
     """Return the operators that have kernels here."""
-    return read_native_functions((files("dispatchlab.codegen.kernels") / FILE).read_bytes(), file=FILE)
+    return read_native_functions((files("tests.structured_kernels") / FILE).read_bytes(), file=FILE)
 
 
 @cache
