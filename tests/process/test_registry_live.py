@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +115,18 @@ def test_only_the_paths_of_this_machine_are_cut() -> None:
         assert without_roots(debug, roots) == kept
     torch_root = str(Path(torch.__file__).parents[1]) + "/"
     assert torch_root in package_roots()
+
+
+def test_a_package_that_only_the_finder_of_its_editable_installation_knows_has_a_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+            file = tmp_path / "checkout" / name / "__init__.py"
+            return spec_from_file_location(name, file) if name == "editable_package" else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
+    root = str(tmp_path / "checkout") + "/"
+    assert root in package_roots(["editable_package.module"])
+    assert root not in package_roots()

@@ -5,18 +5,26 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterable
 
+from dispatchlab.files import module_spec
 from dispatchlab.live.bridge.call_sites import CallSite
-from dispatchlab.live.bridge.torch import torch
 
 _AT = "registered at "
 _VIA = " via "
 _BEFORE_PATH = re.compile(f"({_AT}|{_VIA})")
 
 
-def package_roots() -> tuple[str, ...]:
-    """Return the directories of packages on this machine, longest first, each with its separator."""
-    folders = [os.path.dirname(os.path.dirname(torch().__file__)), *(path or os.getcwd() for path in sys.path)]
+def package_roots(packages: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the directories of packages on this machine, longest first, each with its separator.
+
+    Args:
+        packages: packages that are not imported yet; the finder of an editable installation may know them alone.
+    """
+    names = (name.partition(".")[0] for name in (*packages, *sys.modules))
+    specs = filter(None, map(module_spec, dict.fromkeys(names)))
+    found_by_import = (os.path.dirname(path) for spec in specs for path in spec.submodule_search_locations or ())
+    folders = [*found_by_import, *(path or os.getcwd() for path in sys.path)]
     found = {os.path.join(real, "") for path in folders for real in (os.path.abspath(path), os.path.realpath(path))}
     return tuple(sorted((root for root in found if os.path.dirname(root) != root), key=lambda p: (-len(p), p)))
 

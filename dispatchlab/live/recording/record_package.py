@@ -210,7 +210,7 @@ class _WatchedImports:
 
 def _watch_imports(packages: Sequence[str], witness: Witness | None) -> _WatchedImports:
     version = str(torch().__version__)
-    roots = package_roots()
+    roots = package_roots(packages)
     before, fallbacks, python = all_dumps(), read_fallbacks(fallback_rows()), frozenset(read_now())
     modules = ModuleWatch(packages, roots, before)
     with RegistrationWatch(modules.registered) as calls, modules:
