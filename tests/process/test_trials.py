@@ -168,8 +168,8 @@ def test_a_fake_that_gives_something_else_is_found_on_transposed_inputs_too(trie
     )
     assert {finding.operator: finding.fix for finding in findings(answer)} == {
         "own::half": 'torch.library.register_fake("own::half", lambda x: torch.empty_like(x, dtype=torch.float16))',
-        "own::mask": 'torch.library.register_fake("own::mask", lambda x: x.new_empty((x.shape[0], x.shape[1])))',
-        "own::rows": 'torch.library.register_fake("own::rows", lambda x: x.new_empty((x.shape[1],)))',
+        "own::mask": 'torch.library.register_fake("own::mask", lambda x: x.new_empty(x.shape))',
+        "own::rows": 'torch.library.register_fake("own::rows", lambda x: x.new_empty(x.shape[1:]))',
     }
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
+from operator import add, floordiv, mul, sub
 from traceback import walk_tb
 from typing import Any, Final
 
 from dispatchlab.live.failure.program_watch import ProgramWatch, raw_chain
 from dispatchlab.live.introspection.process_copies import CopyEndedError, in_a_copy
 
+_ALIKE: Final = "  # for inputs like this one: the kernel also takes inputs for which it is wrong"
 _LONGEST_S: Final = 10.0
 _LARGEST: Final = 1 << 22
 _GROWTHS: Final = ((1, 0), (2, 0), (8, 0), (2, 2), (8, 8))  # an even growth keeps a kernel that halves a size
@@ -50,6 +53,8 @@ class Call:
 def fake_body(name: str, error: BaseException, watch: ProgramWatch) -> str:
     """Return the body of a fake kernel as an expression of the schema's arguments; empty if it is not clear.
 
+    A comment follows if the body is right only for inputs like those of the call.
+
     Args:
         name: the operator.
         error: the exception; its stack contains a call of the operator.
@@ -58,8 +63,14 @@ def fake_body(name: str, error: BaseException, watch: ProgramWatch) -> str:
     call = next(calls_of(name, error), None) or _kept_call(name, watch)
     if call is None or _overload(call.operator) is None:
         return ""
-    with suppress(TimeoutError, CopyEndedError):
-        return str(in_a_copy(lambda: body_of(call), _LONGEST_S))
+    return body_in_a_copy(call)
+
+
+def body_in_a_copy(call: Call) -> str:
+    """Return the body; without calls of other ranks, dtypes and numbers if the kernel ends its process in one."""
+    for others in (True, False):
+        with suppress(TimeoutError, CopyEndedError):
+            return str(in_a_copy(partial(body_of, call, others=others), _LONGEST_S))
     return ""
 
 
@@ -105,33 +116,75 @@ def _kept_call(name: str, watch: ProgramWatch) -> Call | None:
     return Call(getattr(packet, packet.overloads()[0]), *kept[0])
 
 
-def body_of(call: Call) -> str:
-    """Return the body; runs in a process that may crash."""
+def body_of(call: Call, *, others: bool = True) -> str:
+    """Return the body; runs in a process that may crash.
+
+    Args:
+        call: the call.
+        others: also call the kernel with tensors of other ranks and dtypes, and with other numbers.
+    """
     overload = _overload(call.operator)
-    first = _results(overload, call, 0, 0)
-    others = [*filter(None, (_results(overload, call, seed, 0) for seed in (1, 2)))]
-    if first is None or not others:
+    first, *again = (_results(overload, call, seed, 0) for seed in (0, 1, 2))
+    if first is None or not any(again):
         return ""
     values, results = first
-    varying = next((other for _, other in others if [t.shape for t in results] != [t.shape for t in other]), None)
+    shapes = [tensor.shape for tensor in results]
+    varying = next((run[1] for run in again if run and shapes != [tensor.shape for tensor in run[1]]), None)
     runs = [first, *filter(None, (_results(overload, call, 0, *growth) for growth in _GROWTHS))]
-    parts = [_part(index, runs) for index in range(len(results)) if len(runs) > 1]
-    parts = parts if varying is None else [_of_unknown_size(values, results, varying)]
+    changed = [*filter(None, (_results_of(overload, *one) for one in _changed(call)))] if others else []
+
+    def parts_of(alike: Sequence[tuple[dict[str, Any], list[Any]]]) -> list[str]:
+        if varying is not None:
+            return [_of_unknown_size(values, results, varying)]
+        return [_part(index, alike) for index in range(len(results)) if len(runs) > 1]
+
+    parts, note = parts_of([*runs, *changed]), ""
+    if not all(parts):
+        parts, note = parts_of(runs), _ALIKE
     kind = str(overload._schema).rpartition("-> ")[2]
     if not parts or not all(parts):
         return ""
     if kind == "Tensor":
-        return parts[0]
-    return f"[{', '.join(parts)}]" if kind.startswith("Tensor[") else f"({', '.join(parts)},)"
+        return parts[0] + note
+    return (f"[{', '.join(parts)}]" if kind.startswith("Tensor[") else f"({', '.join(parts)},)") + note
 
 
 def _results(overload: Any, call: Call, seed: int, *growth: int) -> tuple[dict[str, Any], list[Any]] | None:
     """Return the arguments by name and the results of a call with real tensors of the same or larger shapes."""
+    try:
+        return _results_of(overload, *call.real(seed, *growth))
+    except Exception:
+        return None
+
+
+def _changed(call: Call) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Return the arguments with one dimension more or less, also of one tensor alone, other dtypes and numbers."""
+    import torch
+    from torch.utils._pytree import tree_flatten, tree_unflatten
+
+    leaves, spec = tree_flatten(call.real(0, 0))
+    tensors = {at: leaf for at, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)}
+    fewer = {at: tensor[0] for at, tensor in tensors.items() if tensor.dim() > 1}
+    changes: list[dict[int, Any]] = [{at: torch.stack([tensor] * 2) for at, tensor in tensors.items()}, fewer]
+    changes += [{at: tensor} for at, tensor in fewer.items() if len(tensors) > 1]
+    with suppress(RuntimeError):  # they do not broadcast
+        wide = torch.broadcast_tensors(*tensors.values()) if len(tensors) > 1 else ()  # type: ignore[no-untyped-call]
+        changes += [{at: torch.stack([each] * 2)} for at, each in zip(tensors, wide, strict=False)]
+    for dtype in (torch.float64, torch.float32):
+        changes.append({at: tensor.to(dtype) for at, tensor in tensors.items() if tensor.is_floating_point()})
+    changes += [{at: leaf + 1} for at, leaf in enumerate(leaves) if type(leaf) is int]
+    for change in filter(None, changes):
+        yield tree_unflatten([change.get(at, leaf) for at, leaf in enumerate(leaves)], spec)
+
+
+def _results_of(
+    overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[dict[str, Any], list[Any]] | None:
+    """Return the arguments by name and the results of a call; None if it raises an error."""
     import torch
     from torch.utils._pytree import tree_leaves
 
     try:
-        args, kwargs = call.real(seed, *growth)
         names = [argument.name for argument in overload._schema.arguments]
         found = [leaf for leaf in tree_leaves(overload(*args, **kwargs)) if isinstance(leaf, torch.Tensor)]
     except Exception:
@@ -177,6 +230,14 @@ def _candidates(values: dict[str, Any], result: Any) -> Iterator[str]:
             if back != list(range(result.dim())):
                 inner = _shape([sizes[dim] for dim in order])
                 yield f"{name}.new_empty({inner}{dtype}).permute({', '.join(map(str, back))})"
+        for other in tensors:
+            for shape in (f"{other}.shape", *(f"{other}.shape[{part}]" for part in (":-1", "1:", ":-2", "2:"))):
+                yield f"{name}.new_empty({shape}{dtype})"
+            for last in _sizes(-1, result.shape[-1], values, tensors) if result.dim() else ():
+                yield f"{name}.new_empty((*{other}.shape[:-1], {last}){dtype})"
+        if len(tensors) > 1:
+            shapes = ", ".join(f"{other}.shape" for other in tensors)
+            yield f"{name}.new_empty(torch.broadcast_shapes({shapes}){dtype})"
 
 
 def _shape(sizes: Sequence[str]) -> str:
@@ -184,26 +245,25 @@ def _shape(sizes: Sequence[str]) -> str:
 
 
 def _sizes(index: int, size: int, values: dict[str, Any], tensors: dict[str, Any]) -> list[str]:
-    """Return the ways to write a size: the same dimension of an argument, another dimension, a number, a sum."""
-    own = [f"{n}.shape[{d}]" for n, t in tensors.items() for d in range(t.dim()) if t.shape[d] == size and d == index]
-    own += [f"{n}.shape[{d}]" for n, t in tensors.items() for d in range(t.dim()) if t.shape[d] == size and d != index]
-    numbers = [name for name, value in values.items() if type(value) is int and value == size]
-    every = [(f"{n}.shape[{d}]", t.shape[d]) for n, t in tensors.items() for d in range(t.dim())]
-    rules: list[tuple[str, Callable[[int], bool]]] = [
-        (f"{{}} {sign} {number}", check)
-        for number in (1, 2, 3, 4)
-        for sign, check in (
-            ("*", lambda s, n=number: s * n == size),
-            ("//", lambda s, n=number: s // n == size),
-            ("-", lambda s, n=number: s - n == size),
-            ("+", lambda s, n=number: s + n == size),
-        )
-        if not (number == 1 and sign in "*//")
-    ]
-    made = [text.format(expression) for expression, s in every for text, check in rules if check(s)]
+    """Return the ways to write a size: the same dimension of an argument, another dimension, a number, a sum.
+
+    Dimensions are counted from the end if `index` is.
+    """
+    places = [(n, t, d - t.dim() * (index < 0)) for n, t in tensors.items() for d in range(t.dim())]
+    every = [(f"{n}.shape[{d}]", t.shape[d]) for n, t, d in sorted(places, key=lambda place: place[2] != index)]
+    own = [text for text, s in every if s == size]
+    named = {name: value for name, value in values.items() if type(value) is int and value > 0}
+    numbers = [name for name, value in named.items() if value == size]
+    rules = [(f"{{}} {sign} {number}", sign, value) for number, value in (*named.items(), *_NUMBERS) for sign in _SIGNS]
+    numbers += [f"{n}.dim()" for n, t in tensors.items() if t.dim() == size]
+    made = [text.format(one) for one, s in every for text, sign, n in rules if _SIGNS[sign](s, n) == size]
     made += [f"{a} + {b}" for a, s in every for b, t in every if a < b and s + t == size]
     made += [f"{n}.numel()" for n, t in tensors.items() if t.numel() == size and t.dim() > 1]
     return [*own, *numbers, *made, str(size)][:12]
+
+
+_SIGNS: Final[dict[str, Callable[[int, int], int]]] = {"*": mul, "//": floordiv, "-": sub, "+": add}
+_NUMBERS: Final = tuple((number, number) for number in (1, 2, 3, 4))
 
 
 def _of_unknown_size(values: dict[str, Any], results: list[Any], others: list[Any]) -> str:

@@ -16,7 +16,7 @@ from typing import Final
 
 import torch
 
-from dispatchlab.live.failure.fake_body import Call, body_of
+from dispatchlab.live.failure.fake_body import Call, body_in_a_copy
 from dispatchlab.live.failure.program_watch import frames_of, raised_of
 from dispatchlab.live.introspection.process_copies import ProcessCopy, Say, how_it_ended
 from dispatchlab.live.trials import behaviour, transforms
@@ -168,7 +168,7 @@ def run_trial(subject: Subject, name: str) -> TrialRun:
     except Exception as error:
         frames, stack = frames_of(error, subject.watch)
         if name == "fake" and isinstance(error, WrongResultError) and (now := subject.now):
-            subject.watch.note("fake body", subject.name, body_of(Call(subject.op, now.positional, now.named)))
+            subject.watch.note("fake body", subject.name, body_in_a_copy(Call(subject.op, now.positional, now.named)))
         return outcome(
             status="failed",
             device=subject.reached,

@@ -259,6 +259,8 @@ class Words(dict[str, Any]):
         elif not body and not known and facts.schema.endswith("-> Tensor") and self["tensors"]:
             body = f"torch.empty_like({self['tensors'].replace(',', ' ').split()[0]})"
             note = "  # give the shape and dtype of your result"
+        body, mark, alike = body.partition("  # ")
+        note += mark + alike
         head = f'torch.library.register_fake("{facts.packet}", lambda {self["signature"]}: '
         return f"{head}{body}){note}" if body else ""
 
