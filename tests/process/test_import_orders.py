@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
+import dispatchlab.live.recording.package_facts as facts_module
 from dispatchlab.live.worker.engine import LiveEngine
+from dispatchlab.questions.check.trials import TrialRequest, trial_process
 from dispatchlab.questions.imports.import_orders import compare_import_orders, orders_of
 from tests.live.packages import dispatchlab, package
 
@@ -159,32 +162,51 @@ def test_where_imports_take_long_two_of_the_chosen_orders_run_and_all_of_a_few(
 @pytest.mark.parametrize(
     ("library", "imports"),
     [
-        ("", 1),
-        ("import left\n", 3),  # once before it is seen, and once in each order
-        ("import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n", 3),
+        ("", 2),  # with the packages, and once for all orders
+        ("import left\n", 4),  # with the packages, before it is seen, and once in each order
+        ("import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n", 4),
     ],
 )
 def test_a_library_is_imported_once_if_it_neither_imports_the_modules_nor_starts_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str, imports: int
 ) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path))
-    count = tmp_path / "count"
-    (tmp_path / "heavy.py").write_text(f"{library}open({str(count)!r}, 'a').write('imported ')\n")
+    count, installed = tmp_path / "count", tmp_path / "site-packages"
+    installed.mkdir()
+    for folder in (tmp_path, installed):
+        monkeypatch.syspath_prepend(str(folder))
+    (installed / "heavy.py").write_text(f"{library}open({str(count)!r}, 'a').write('imported ')\n")
     for name in ("left", "right"):
         (tmp_path / f"{name}.py").write_text("import heavy\n")
     names = ("left", "right")
-    found = compare_import_orders(names, registering=names, libraries=["heavy"])
+    with trial_process(TrialRequest(names, tuple(sys.path), trials=False)) as process:
+        process.facts()
+        found = compare_import_orders(names, registering=names, prepared=process.orders)
     assert (found.text, len(count.read_text().split())) == ("no difference in 2 of 2 import orders", imports)
 
 
-def test_the_libraries_of_packages_are_their_installed_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "left.py").write_text("import nearby, expecttest, wave\n")
+def test_the_libraries_of_packages_are_their_installed_modules_that_register_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "site-packages"
+    installed.mkdir()
+    for folder in (tmp_path, installed):
+        monkeypatch.syspath_prepend(str(folder))
+    (tmp_path / "left.py").write_text("import nearby, registering, expecttest, wave\n")
     (tmp_path / "nearby.py").write_text("")
+    (tmp_path / "right.py").write_text("")
+    define = 'torch.library.define("registering_lib::f", "(Tensor x) -> Tensor")'
+    (installed / "registering.py").write_text(f"import torch\n{define}\n")
     with LiveEngine() as engine:
-        facts = engine.ask("dispatchlab.live.recording.package_facts:package_facts", ("left",))
-    assert {"expecttest", "wave"} <= {*facts.installed}
-    assert {"left", "nearby"}.isdisjoint(facts.installed)
+        told = engine.ask(f"{__name__}:libraries_of", ("left", "right"))
+    assert {"expecttest", "wave"} <= {*told}
+    assert {"left", "nearby", "registering"}.isdisjoint(told)
+
+
+def libraries_of(packages: tuple[str, ...]) -> list[str]:
+    told: list[str] = []
+    vars(facts_module)["prepare_copy"] = told.extend
+    facts_module.package_facts(packages)
+    return told
 
 
 def test_what_is_another_in_each_run_is_named_and_does_not_count(tmp_path: Path) -> None:
@@ -226,7 +248,7 @@ def test_one_module_is_not_asked_and_modules_of_a_package_have_orders_of_their_o
         assert (done.returncode, done.stdout.splitlines()[0]) == (0, f"{name}: {text}"), done.stderr
     assert done.stdout.splitlines()[1] == (
         "  note: the registrations at whole/a.py:4 and whole/b.py:4 both set the CPU kernel of home::door. "
-        "The imports of whole fix the order. A sorter of imports can change the kernel in force"
+        "The imports of whole decide the order, so a sorter of imports can change the kernel in force"
     )
     code, found = compared(tmp_path, "parts.both")
     assert (code, found["modules"], found["of"]) == (1, ["parts.both", "parts.a", "parts.b"], 6)

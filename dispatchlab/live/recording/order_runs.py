@@ -10,13 +10,15 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from time import process_time
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dispatchlab.live.bridge.torch import (
     ImportEndedError,
@@ -37,6 +39,9 @@ from dispatchlab.model.order_run import PROCESS, SUCCEEDS, Order, OrderRun
 from dispatchlab.model.python_layer import PythonRegistration
 from dispatchlab.registries.model import RecordedFallback
 
+_ANSWER_LIMIT_S: Final = 3600.0
+_copies: Final[list[tuple[Connection, Iterator[Any]]]] = []
+
 
 def run_orders(
     orders: Sequence[Order],
@@ -44,7 +49,6 @@ def run_orders(
     jobs: int,
     first: Sequence[str] = (),
     enough_s: float = math.inf,
-    libraries: Sequence[str] = (),
 ) -> tuple[OrderRun, ...]:
     """Run some orders, each in a new process.
 
@@ -54,24 +58,18 @@ def run_orders(
         jobs: how many orders run at once.
         first: the packages around all modules; they are imported once for all orders.
         enough_s: once the imports of two orders or more took this processor time, no other order begins.
-        libraries: modules that register nothing; they are imported before all else, once for all orders.
 
     Returns:
-        Their results; none if `first` or a library starts threads, which a copy of the process does not have, or
-            imports one of the modules.
+        Their results; none if `first` starts threads, which a copy of the process does not have, or imports one of the
+            modules.
 
     Raises:
         ImportFailedError: one of the packages in `first` cannot be imported.
     """
     torch()
-    for names in ([name for name in libraries if name.startswith(("numpy", "scipy"))], libraries):
-        count = _threads()  # the threads of OpenBLAS, which NumPy and SciPy start, outlive a fork
-        for name in names:
-            with suppress(Exception):
-                import_module(name)
-    before = _before()
+    before, count = _before(), _threads()
     import_logged(first)
-    if (libraries or first) and (_threads() > count or not sys.modules.keys().isdisjoint(orders[0])):
+    if first and (_threads() > count or not sys.modules.keys().isdisjoint(orders[0])):
         return ()
     runs: list[OrderRun] = []
     for start in range(0, len(orders), jobs):
@@ -81,6 +79,65 @@ def run_orders(
         copies = [ProcessCopy(partial(_import, order, before)) for order in some]
         runs += [_run(order, copy, limit_s) for order, copy in zip(some, copies, strict=True)]
     return tuple(runs)
+
+
+def _import_libraries(libraries: Sequence[str]) -> bool:
+    """Import libraries; return whether they start threads, which a copy of this process does not have."""
+    count = 0
+    for names in ([name for name in libraries if name.startswith(("numpy", "scipy"))], libraries):
+        count = _threads()  # the threads of OpenBLAS, which NumPy and SciPy start, outlive a fork
+        for name in names:
+            with suppress(Exception):
+                import_module(name)
+    return _threads() > count
+
+
+def copy_for_orders() -> None:
+    """Keep a copy of this process, which has not imported the packages yet, for `runs_in_copy`.
+
+    Raises:
+        NoForkError: this system cannot copy a process.
+    """
+    told, tells = Pipe(duplex=False)
+    _copies.append((tells, ProcessCopy(partial(_serve, told, tells)).answers(lambda: _ANSWER_LIMIT_S)))
+    told.close()
+
+
+def prepare_copy(libraries: Sequence[str]) -> None:
+    """Import libraries in the copy, if there is one, while this process goes on."""
+    with suppress(OSError):
+        for tells, _ in _copies:
+            tells.send(libraries)
+
+
+def runs_in_copy(apart: Collection[str], *arguments: Any) -> tuple[OrderRun, ...]:
+    """Return what `run_orders` returns in the copy, which has imported libraries only; nothing if it cannot tell.
+
+    Args:
+        apart: the modules that no library may import.
+        arguments: the arguments of `run_orders`.
+    """
+    with suppress(OSError, TimeoutError):
+        for tells, answers in _copies:
+            tells.send((apart, *arguments))
+            return next(answers, ())
+    return ()
+
+
+def _serve(told: Connection, tells: Connection, say: Say) -> None:
+    """Import libraries and run orders until the other process ends."""
+    tells.close()
+    forget_import_listeners()
+    fit, asked = True, False
+    with suppress(EOFError):
+        while True:
+            request = told.recv()
+            if isinstance(request, list):
+                fit &= not _import_libraries(request)
+            else:
+                fit &= asked or sys.modules.keys().isdisjoint(request[0])
+                say(run_orders(*request[1:]) if fit else ())
+                asked = True
 
 
 def _threads() -> int:

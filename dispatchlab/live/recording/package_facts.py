@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.live.bridge.torch import ImportFailedError
 from dispatchlab.live.introspection.registry_reader import RegistryMoments, RegistryReader, called_functions
-from dispatchlab.live.introspection.site_log import import_logged
+from dispatchlab.live.introspection.site_log import import_logged, log_of_imports
+from dispatchlab.live.recording.order_runs import prepare_copy
 from dispatchlab.live.recording.record_package import PackageRecord, record_packages
 
 
@@ -24,7 +25,6 @@ class PackageFacts:
         later: modules that the packages do not import, which were imported after the packages.
         failed: the modules that could not be imported, with the reason.
         along: the modules that the packages import.
-        installed: the modules of the standard library and of installed packages that the imports loaded, in order.
     """
 
     record: PackageRecord
@@ -32,7 +32,6 @@ class PackageFacts:
     later: tuple[str, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
     along: frozenset[str] = frozenset()
-    installed: tuple[str, ...] = ()
 
 
 def package_facts(
@@ -62,9 +61,7 @@ def package_facts(
             failed(error)
             raise
         recorded(record)
-        return PackageFacts(
-            record, witness.moments, tuple(witness.later), witness.failed, witness.along, witness.installed
-        )
+        return PackageFacts(record, witness.moments, tuple(witness.later), witness.failed, witness.along)
 
 
 class _Witness:
@@ -73,7 +70,7 @@ class _Witness:
     def __init__(self, submodules: Sequence[str], fails: Callable[[ImportFailedError], None]) -> None:
         self._submodules, self._fails = submodules, fails
         self.later, self.failed = list[str](), dict[str, str]()
-        self.along, self.installed = frozenset[str](), tuple[str, ...]()
+        self.along, self._known = frozenset[str](), {*sys.modules}
         self._reader = RegistryReader(slots=False)
         self._before = self._after = before = self._reader.read()
         self._packages: tuple[str, ...] = ()
@@ -81,12 +78,15 @@ class _Witness:
 
     def import_packages(self, packages: Sequence[str], /) -> None:
         self._packages = tuple(packages)
-        before = {*sys.modules}
-        import_logged(packages)
+        for name in packages:
+            import_logged([name])
+            if len(packages) > 1:
+                self._tell_libraries()
         self.along = frozenset(sys.modules)
         for name in self._submodules:
             if name in sys.modules:
                 continue
+            self._tell_libraries()
             try:
                 import_logged([name])
             except ImportFailedError as error:
@@ -94,13 +94,18 @@ class _Witness:
                 self._fails(error)
             else:
                 self.later.append(name)
+
+    def _tell_libraries(self) -> None:
+        """Tell the copy for orders which new modules are of an installed library that registers nothing."""
+        log = log_of_imports()
+        apart = {name.partition(".")[0] for name in (*self._packages, *(log.modules if log else ()))}
         folders = {sysconfig.get_path("stdlib"), "site-packages", "dist-packages"}
         new = [
-            (name, str(getattr(module, "__file__", "")))
-            for name, module in [*sys.modules.items()]
-            if name not in before
+            (name, str(getattr(one, "__file__", ""))) for name, one in [*sys.modules.items()] if name not in self._known
         ]
-        self.installed = tuple(name for name, file in new if any(one in file for one in folders))
+        self._known.update(sys.modules)
+        installed = (name for name, file in new if any(one in file for one in folders))
+        prepare_copy([name for name in installed if name.partition(".")[0] not in apart])
 
     def imported(self) -> None:
         self._after = self._reader.read(self._packages)

@@ -6,7 +6,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,10 +32,7 @@ from dispatchlab.questions.imports.import_orders import (
     COMPARED,
     MOST_ORDERS,
     compare_import_orders,
-    fixed_text,
-    one_order_text,
 )
-from dispatchlab.questions.lint.order_rules import NEVER_RUNS
 from dispatchlab.questions.lint.rule import Identity, cause_counts
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import NothingToLintError, lint_source
@@ -45,7 +42,6 @@ from dispatchlab.questions.upgrade.package_changes import package_upgrade
 from dispatchlab.questions.upgrade.slot_models import models_of
 from dispatchlab.questions.why.diagnose import diagnose
 from dispatchlab.questions.why.pasted_traceback import RecordedFacts, failure_of_text
-from dispatchlab.registries.debug_text import file_in, owner
 from dispatchlab.registries.file import bundled_names, newest_bundled, open_bundled
 from dispatchlab.registries.model import SLOTS_UNREADABLE
 from dispatchlab.scenario.load import load_scenario, parse_scenario
@@ -102,7 +98,13 @@ def check_packages(
         stage(f"starting PyTorch and importing {' and '.join(named)}")
         try:
             request = TrialRequest(
-                named, tuple(sys.path), inputs, whole, submodules=later, operators=selection.operators
+                named,
+                tuple(sys.path),
+                inputs,
+                whole,
+                submodules=later,
+                operators=selection.operators,
+                trials=Question.TRIALS in questions,
             )
             report = _checked(request, before, fails, stage, questions)
             break
@@ -126,9 +128,9 @@ def _checked(
 ) -> CheckReport:
     """Return the report of one import of packages and some of their modules."""
     named = request.packages
-    with trial_process(request) if Question.TRIALS in questions else nullcontext() as trials:
+    with trial_process(request) as trials:
         report = _asked(request, before, fails, stage, trials, questions)
-        if trials is None or any(answer.question is Question.TRIALS for answer in report.answers):
+        if not request.trials or any(answer.question is Question.TRIALS for answer in report.answers):
             return report
         stage(f"running operators of {' and '.join(named)}")
         try:
@@ -147,15 +149,15 @@ def _asked(
     before: dict[str, Scenario],
     fails: Collection[Question],
     stage: Callable[[str], None],
-    trials: TrialProcess | None,
+    trials: TrialProcess,
     questions: Collection[Question],
 ) -> CheckReport:
     """Return the report with the answers of all questions but the trials."""
     named = request.packages
     try:
-        facts = _facts(named, request.submodules) if trials is None else trials.facts()
+        facts = trials.facts()
     except ImportFailedError as error:
-        if trials is None or error.module not in named:
+        if not request.trials or error.module not in named:
             raise
         return _failed_import(named, fails, trials, error)
     scenario = parse_scenario(facts.record.text, file=" ".join(named))
@@ -187,35 +189,12 @@ def _asked(
         others = (Question.ORDER, Question.UPGRADE, Question.DRIFT)
         answers = (lint, *(Answer(one, _NOTHING, asked=False) for one in others))
         return replace(report, answers=tuple(answer for answer in answers if answer.question in questions))
-    order = partial(_order, enough_s=_ORDERS_S if len(questions) > 1 else math.inf)
+    order = partial(_order, trials=trials, enough_s=_ORDERS_S if len(questions) > 1 else math.inf)
     for ask, question in ((order, Question.ORDER), (_lint, Question.LINT), (_upgrade, Question.UPGRADE)):
         if question in questions:
             stage(f"asking about {question} of {' and '.join(named)}")
             report = ask(report, facts, scenario)
-    report = _with_fixed_orders(report)
     return _drift(report, facts, before) if Question.DRIFT in questions else report
-
-
-def _with_fixed_orders(report: CheckReport) -> CheckReport:
-    """Answer the question about the order with what lint knows of kernels whose order the package's imports fix."""
-    fixed = [
-        fixed_text([owner(debug) for debug in one.owners], str(one.key), one.operator, report.packages[0])
-        for one in report.findings
-        if one.code == "DL002"
-        and NEVER_RUNS in one.message
-        and len(files := {*map(file_in, one.owners)}) > 1
-        and {file.removesuffix(".py").replace("/", ".") for file in files}.isdisjoint(report.later)
-    ]
-    if not fixed:
-        return report
-    one_order = one_order_text(report.packages[0].partition(".")[0])
-    answers = (
-        replace(one, notes=(*fixed, *one.notes), text=one.text if one.asked else one_order, asked=True)
-        if one.question is Question.ORDER
-        else one
-        for one in report.answers
-    )
-    return replace(report, answers=tuple(answers))
 
 
 def _failed_import(
@@ -269,14 +248,6 @@ def _without_accepted(report: CheckReport, accepted: Collection[Identity], selec
     return replace(report, answers=tuple(kept), accepted=count, outdated=tuple(sorted({*accepted} - found)))
 
 
-def _facts(packages: tuple[str, ...], later: tuple[str, ...]) -> PackageFacts:
-    from dispatchlab.live.worker.engine import LiveEngine
-
-    with LiveEngine() as engine:
-        found: PackageFacts = engine.ask("dispatchlab.live.recording.package_facts:package_facts", packages, later)
-    return found
-
-
 def _registered(facts: PackageFacts, packages: Sequence[str]) -> str:
     record = facts.record
     if not record.registrations:
@@ -304,13 +275,14 @@ def _not_asked(report: CheckReport, question: Question, why: object) -> CheckRep
     return _answered(report, Answer(question, first, asked=False))
 
 
-def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario, *, enough_s: float) -> CheckReport:
+def _order(
+    report: CheckReport, facts: PackageFacts, scenario: Scenario, *, trials: TrialProcess, enough_s: float
+) -> CheckReport:
     registering = tuple(one for one in facts.record.registering if one not in facts.failed)
     later = tuple(one for one in facts.later if one in registering)
     named = tuple(one for one in report.packages if not any(each.startswith(f"{one}.") for each in later))
     whole = [one for one in report.packages if one not in named]
     first = tuple(whole) if len(report.packages) == 1 else ()
-    tops = {name.partition(".")[0] for name in (*report.packages, *facts.record.registering)}
     imports = compare_import_orders(
         (*named, *later),
         registering=registering,
@@ -318,7 +290,7 @@ def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario, *, enou
         first=first,
         needed=report.packages,
         enough_s=enough_s,
-        libraries=[name for name in facts.installed if name.partition(".")[0] not in tops],
+        prepared=trials.orders,
     )
     what = [one.what for one in imports.differences]
     if facts.failed and (after := [one.removeprefix("import of ") for one in what if one.startswith("import of ")]):

@@ -26,6 +26,7 @@ from dispatchlab.live.failure.torch_watch import start
 from dispatchlab.live.introspection.process_copies import ProcessCopy, Say, how_it_ended
 from dispatchlab.live.introspection.registry_reader import all_dumps
 from dispatchlab.live.introspection.site_log import running_ownership
+from dispatchlab.live.recording.order_runs import copy_for_orders
 from dispatchlab.live.recording.package_facts import PackageFacts, package_facts
 from dispatchlab.live.recording.record_package import PackageRecord
 from dispatchlab.live.trials.inputs import NOTED, InputsError, noted_inputs, read_inputs
@@ -67,6 +68,9 @@ def facts_and_trials(request: TrialRequest) -> PackageFacts:
         ImportFailedError: a package cannot be imported; `trial_runs` returns why.
     """
     sys.path[:] = [each for each in request.path if each not in sys.path] + sys.path
+    with suppress(NoForkError):
+        if len(request.packages) + len(request.submodules) > 1:
+            copy_for_orders()
     warnings.simplefilter("default")
     vars(warnings)["showwarning"] = lambda *_, **__: None  # the watch notes them
     watch = ProgramWatch(os.getcwd(), request.packages)
@@ -94,8 +98,9 @@ def facts_and_trials(request: TrialRequest) -> PackageFacts:
             say(str(error))
 
     def recorded(record: PackageRecord) -> None:
-        with suppress(NoForkError):
-            _trials.append(ProcessCopy(partial(tried, record.foreign(request.packages))))
+        if request.trials:
+            with suppress(NoForkError):
+                _trials.append(ProcessCopy(partial(tried, record.foreign(request.packages))))
 
     return package_facts(request.packages, request.submodules, failed=failed, recorded=recorded)
 

@@ -22,6 +22,7 @@ from dispatchlab.views.formatting import counted, first_of
 
 if TYPE_CHECKING:
     from dispatchlab.live.recording.package_facts import PackageFacts
+    from dispatchlab.model.order_run import OrderRun
 
 _WORKER: Final = "dispatchlab.questions.check.trial_process"
 _LACKING: Final = ("WHY501", "WHY508", "WHY531", "WHY622")
@@ -49,6 +50,7 @@ class TrialRequest:
         seed: chooses generated inputs.
         submodules: modules of the packages to import afterwards; if one fails, the others are still imported.
         operators: the names and globs of the operators to run; all when there are none.
+        trials: whether trials are run.
     """
 
     packages: tuple[str, ...]
@@ -58,6 +60,7 @@ class TrialRequest:
     seed: int = 0
     submodules: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
+    trials: bool = True
 
 
 class TrialsFailedError(DispatchLabError):
@@ -80,10 +83,12 @@ class TrialProcess(NamedTuple):
             if a package cannot be imported, and a DispatchLabError if PyTorch cannot be used.
         runs: returns the results of the trials after `facts`, at the latest after so many seconds. It raises
             TrialsFailedError if the process ended without an answer, or the inputs cannot be read.
+        orders: returns what `runs_in_copy` returns, after `facts`.
     """
 
     facts: Callable[[], PackageFacts]
     runs: Callable[[float], list[Run]]
+    orders: Callable[..., tuple[OrderRun, ...]]
 
 
 @contextmanager
@@ -93,7 +98,8 @@ def trial_process(request: TrialRequest) -> Iterator[TrialProcess]:
 
     with LiveEngine() as engine:
         facts = partial(engine.ask, f"{_WORKER}:facts_and_trials", request)
-        yield TrialProcess(facts, partial(engine.ask, f"{_WORKER}:trial_runs"))
+        orders = partial(engine.ask, "dispatchlab.live.recording.order_runs:runs_in_copy")
+        yield TrialProcess(facts, partial(engine.ask, f"{_WORKER}:trial_runs"), orders)
 
 
 _REPEATS: Final = {"WHY103": "DL001", "WHY109": "DL001", "WHY401": "DL006", "WHY531": "DL010"}

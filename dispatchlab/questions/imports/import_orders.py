@@ -119,7 +119,7 @@ def compare_import_orders(
     first: Sequence[str] = (),
     needed: Collection[str] | None = None,
     enough_s: float = math.inf,
-    libraries: Sequence[str] = (),
+    prepared: Callable[..., tuple[OrderRun, ...]] | None = None,
     started: Callable[[str], None] = lambda _: None,
 ) -> ImportComparison:
     """Import packages in every order, or in some orders if there are many, and compare. See Note [What is compared].
@@ -128,10 +128,10 @@ def compare_import_orders(
         packages: the modules to import.
         registering: the modules that register; default: find them.
         along: modules without an own order, because a package imports them.
-        first: the packages around all modules; they are imported first, once for all orders.
+        first: the packages around all modules; `prepared` imports them first, once for all orders.
         needed: the modules whose import must succeed in one of the orders; default: all.
         enough_s: of many orders no other one begins once the imports of two took this processor time.
-        libraries: modules that register nothing; they are imported before all else, once for all orders.
+        prepared: `runs_in_copy` of a process that has imported libraries; default: a new process for all orders.
         started: a function that gets the number of orders and modules.
 
     Raises:
@@ -148,12 +148,10 @@ def compare_import_orders(
         return _comparison(named, modules, registering, (), None)
     with LiveEngine() as engine:
 
-        def run(*orders: Order, enough_s: float = math.inf, libraries: Sequence[str] = ()) -> tuple[OrderRun, ...]:
+        def run(*orders: Order, enough_s: float = math.inf) -> tuple[OrderRun, ...]:
+            runs = prepared(registering, orders, limit_s, most_jobs(), first, enough_s) if prepared else ()
             function = "dispatchlab.live.recording.order_runs:run_orders"
-            runs: tuple[OrderRun, ...] = engine.ask(function, orders, limit_s, most_jobs(), first, enough_s, libraries)
-            if not runs:
-                engine.close()  # the next process has not imported them
-                runs = engine.ask(function, orders, limit_s, most_jobs(), (), enough_s)
+            runs = runs or engine.ask(function, orders, limit_s, most_jobs(), (), enough_s)
             _raise_for(runs, needed)
             return runs
 
@@ -169,7 +167,7 @@ def compare_import_orders(
             return replace(_comparison(named, modules, registering, (), None), fixed=fixed)
         started(f"importing {', '.join(modules)} in {counted(len(orders), 'order')}")
         enough_s = enough_s if len(orders) < factorial(len(modules)) else math.inf
-        runs = run(*orders, enough_s=enough_s, libraries=libraries)
+        runs = run(*orders, enough_s=enough_s)
         again = run(orders[0])[0] if any(one.found != runs[0].found for one in runs) else None
         return _comparison(named, modules, registering, runs, again)
 
@@ -196,7 +194,7 @@ def one_order_text(package: str) -> str:
 def fixed_text(sites: Collection[str], key: str, operator: str, package: str) -> str:
     """Return a sentence: a package's own imports decide which kernel wins."""
     them = f"the registrations at {' and '.join(sorted(sites))} both set the {key} kernel of {operator}"
-    return f"{them}. The imports of {package} fix the order. A sorter of imports can change the kernel in force"
+    return f"{them}. The imports of {package} decide the order, so a sorter of imports can change the kernel in force"
 
 
 def modules_with_orders(
