@@ -294,3 +294,42 @@ def test_a_fake_beside_a_composite_kernel_is_advised_to_go(tmp_path: Path) -> No
     advice = "drop the fake or Meta kernel, or register the composite kernel as CompositeExplicitAutograd"
     refused = ("import of left", "module left", "registrations of home::door")
     assert (code, [fixes.get(what) for what in refused]) == (1, [advice] * 3), fixes
+
+
+CAUSES = {
+    "one line, two keys": (
+        "import home\nhome.KEY = 'CUDA'\n",
+        "import home\nhome.lib.impl('door', lambda x: x, getattr(home, 'KEY', 'CPU'))\n",
+        "right.py:2 sets the CUDA kernel of home::door in the order left, right, "
+        "and the CPU kernel in the order right, left",
+        "look it up when you need it, not while the module is imported, or first import what it depends on",
+    ),
+    "two defs": (
+        "import torch\nlib = torch.library.Library('street', 'FRAGMENT')\nlib.define('gate(Tensor x) -> Tensor')\n",
+        "import torch\nlib = torch.library.Library('street', 'FRAGMENT')\n"
+        "try:\n    lib.define('gate(Tensor x, int n=1) -> Tensor')\nexcept RuntimeError:\n    pass\n",
+        "import of left: succeeds in the order left, right, and RuntimeError: Tried to register an operator "
+        "(street::gate(Tensor x) -> Tensor) with the same name and overload name multiple times, raised at "
+        "left.py:3 in the order right, left",
+        "keep one of the two definitions. Or write an import of one module into the other module",
+    ),
+    "a stale slot": (
+        KERNEL.format(key="CompositeImplicitAutograd"),
+        KERNEL.format(key="CompositeExplicitAutograd"),
+        "the order of the kernels CompositeImplicitAutograd from left.py:4 and CompositeExplicitAutograd from "
+        "right.py:4 decides which kernel a call of home::door runs at AutogradCPU and 33 more keys: left.py:4 "
+        "in the order left, right, and the kernel in the dispatch table in the order right, left. "
+        "No dump shows the difference",
+        "keep one of the two registrations. Or write an import of one module into the other module",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CAUSES)
+def test_a_cause_says_what_each_order_gives(case: str, tmp_path: Path) -> None:
+    left, right, cause, fix = CAUSES[case]
+    for name, text in (("home", HOME), ("left", left), ("right", right)):
+        (tmp_path / f"{name}.py").write_text(text)
+    _, found = compared(tmp_path, "left", "right")
+    first = found["differences"][0]
+    assert (first["cause"].replace(f"{tmp_path}/", ""), first["fix"]) == (cause, fix)

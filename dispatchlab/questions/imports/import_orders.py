@@ -86,19 +86,15 @@ class ImportComparison:
     fixed: tuple[str, ...] = ()
 
     @property
-    def around(self) -> str:
-        """The package around all modules, if there is only one order."""
-        return self.packages[0].partition(".")[0]
-
-    @property
     def text(self) -> str:
         """The findings as a clause."""
+        around = self.packages[0].partition(".")[0]
         if self.fixed:
-            return one_order_text(self.around)
+            return one_order_text(around)
         if not self.orders and self.registering < 2:
             return f"not asked: {'one' if self.registering else 'no'} module registers"
         if not self.orders:
-            return f"not asked: Python imports {self.around} before each of its modules, so there is one order"
+            return f"not asked: Python imports {around} before each of its modules, so there is one order"
         ran = f"{len(self.orders):,} of {readable(self.of)} import orders"
         if not self.differences:
             return f"no difference in {ran}"
@@ -278,24 +274,27 @@ def _outermost(found: Collection[str]) -> set[str]:
 
 def _difference(what: str, one: OrderRun, other: OrderRun) -> Difference:
     before, after = (run.found.get(what, "nothing").splitlines() for run in (one, other))
-    names = [f"after {', '.join(run.order)}" for run in (one, other)]
-    lines = list(unified_diff(before, after, names[0], names[1], lineterm="", n=0))
+    first, second = (", ".join(run.order) for run in (one, other))
+    names = [f"in the order {first}", f"in the order {second}"]
+    lines = list(unified_diff(before, after, f"after {first}", f"after {second}", lineterm="", n=0))
     sides = [[line[1:] for line in lines[2:] if line.startswith(mark)] for mark in "-+"]
-    sites = [f"{path}:{number}" for side in sides for line in side for path, number in _sites(line)]
+    sites = [site for side in sides for line in side for site in _sites(line)]
     if what.startswith("slots of "):
         operator = what.removeprefix("slots of ")
         kernels = _kernels(one.found.get(f"registrations of {operator}", ""))
         sites = [site for _, site in kernels]
-        cause, fix = _stale(operator, kernels, sides)
+        cause, fix = _stale(operator, kernels, dict(zip(names, sides, strict=True)))
     elif what.startswith("variable "):
         sites = _lines_of_variable(what.removeprefix("variable "), {**other.files, **one.files})
         cause, fix = f"{what} is {sides[0][0]} {names[0]}, and {sides[1][0]} {names[1]}", _READ_LATE
     elif what.startswith(("import of ", "module ", PROCESS)):
-        cause, fix = f"{what}: {sides[0][0]} {names[0]}, and {sides[1][0]} {names[1]}", _NEEDS
+        ends = [re.sub(r"\. .*?(?=, raised at |$)", "", side[0]) for side in sides]
+        cause = f"{what}: {ends[0]} {names[0]}, and {ends[1]} {names[1]}"
+        fix = _ONE_DEF if "multiple times" in cause else _NEEDS
     else:
         made_anew = any(name.startswith(what.replace("registrations of", "custom_ops of")) for name in one.found)
         cause, fix = _registered(what, names, sides, wins="later" if made_anew else "earlier")
-    of_meta = "Meta kernel" in cause or " at fake by " in cause  # then the import of any module may be the reason
+    of_meta = "Meta kernel" in cause or what.endswith(" at fake")  # then the import of any module may be the reason
     imports = "import of " if of_meta else what.replace("module ", "import of ")
     refusal = "because it has a CompositeImplicitAutograd kernel"
     texts = [text for run in (one, other) for name, text in run.found.items() if name.startswith(imports)]
@@ -306,55 +305,65 @@ def _difference(what: str, one: OrderRun, other: OrderRun) -> Difference:
 
 _ONE_ORDER = "keep one of the two registrations. Or write an import of one module into the other module"
 _READ_LATE = "look it up when you need it, not while the module is imported, or first import what it depends on"
+_FRESH = "the kernel in the dispatch table"  # for a slot that is not stale
+_ONE_DEF = "keep one of the two definitions. Or write an import of one module into the other module"
 _NEEDS = "import in a module what it needs, so that it can be imported first"
 _NO_META = "drop the fake or Meta kernel, or register the composite kernel as CompositeExplicitAutograd"
 _ALWAYS = "register it in every order, without checking what was imported before"
 
 
-def _stale(operator: str, kernels: Sequence[tuple[str, str]], sides: Sequence[Sequence[str]]) -> tuple[str, str]:
-    """Return the cause and the fix if slots differ, but registrations do not."""
-    heads = (line.partition(": ")[0] for side in sides for line in side)
+def _stale(operator: str, kernels: Sequence[tuple[str, str]], ends: Mapping[str, Sequence[str]]) -> tuple[str, str]:
+    """Return the cause and the fix if slots differ, but registrations do not; `ends` has the stale slots by order."""
+    heads = (line.partition(": ")[0] for side in ends.values() for line in side)
     keys = list(dict.fromkeys(head for head in heads if "::" not in head))  # the others are about the operator
     key = main_key(keys) if keys else "every key"
-    cause = f"{stale_order_text(keys_text(key, len(keys)), kernels, operator=operator)}. No dump shows the difference"
+    held = {order: next((row for row in side if row.startswith(f"{key}: ")), _FRESH) for order, side in ends.items()}
+    runs = (f"{next(_sites(row), row)} {order}" for order, row in held.items())
+    cause = f"{stale_order_text(keys_text(key, len(keys)), kernels, operator=operator)}: {', and '.join(runs)}"
     # One kernel more does not help where several keys differ.
     one_key = f'drop one of the two, or lib.impl("{operator.partition("::")[2]}", fn, "{key}")'
-    return cause, one_key if len(keys) == 1 else _ONE_ORDER
+    return f"{cause}. No dump shows the difference", one_key if len(keys) == 1 else _ONE_ORDER
 
 
 def _registered(what: str, names: Sequence[str], sides: Sequence[Sequence[str]], *, wins: str) -> tuple[str, str]:
     """Return the cause and the fix if two registrations set one entry (`wins` if a def), or one is missing."""
-    rows, thing = [{"": "\n".join(side)} for side in sides], what
+    thing = re.sub(r"^(custom_ops|torch_library) of (.+) at (.+)$", r"the \3 of \2 (\1)", what)
+    every, key = [{"": "\n".join(side)} for side in sides], ""
     if what.startswith("registrations of "):
         operator = what.removeprefix("registrations of ")
-        rows = [{line.partition(":")[0]: line for line in side if "(inactive)" not in line} for side in sides]
-        key = next((key for key in rows[0] if key in rows[1]), next(iter(rows[0] | rows[1]), ""))
+        every = [{line.partition(":")[0]: line for line in side if "(inactive)" not in line} for side in sides]
+        key = next((key for key in every[0] if key in every[1]), next(iter(every[0] | every[1]), ""))
         is_def = key in ("debug", "schema")
         thing = f"the definition of {operator}" if is_def else f"the {key.removesuffix('[alias]')} kernel of {operator}"
-        rows = [{"": side.get(key, "")} for side in rows]
-    one, other = (next((f"{path}:{number}" for path, number in _sites(side[""])), "") for side in rows)
+    one, other = (next(_sites(rows.get(key, "")), "") for rows in every)
     if one and other and one != other:
         wins = wins if thing.startswith("the definition") else "later"
         both = f"the registrations at {' and '.join(sorted((one, other)))} both set {thing}"
         return f"{both}. The registration of the {wins} import is in force", _ONE_ORDER
-    if one or other:
+    if site := one or other:
         there, gone = names if one else reversed(names)
-        return f"{thing} by {one or other} is there {there}, and not {gone}", _ALWAYS
-    values = [side[0] if side else "nothing" for side in sides]
-    return f"{what}: {values[0]} {names[0]}, and {values[1]} {names[1]}", _ALWAYS
+        rows = every[bool(one)].items()  # of the order without it
+        keys = (head for head, line in rows if head[:1].isupper() and head != key and site in _sites(line))
+        if elsewhere := next(keys, ""):
+            return f"{site} sets {thing} {there}, and the {elsewhere} kernel {gone}", _READ_LATE
+        return f"{site} sets {thing} {there}, and does not {gone}", _ALWAYS
+    values = [rows.get(key, "").removeprefix("schema: ").partition("\n")[0] or "nothing" for rows in every]
+    text = f"{thing} is {values[0]} {names[0]}, and {values[1]} {names[1]}"
+    return text, _ONE_DEF if thing.startswith("the definition") else _ALWAYS
 
 
 def _kernels(dump: str) -> list[tuple[str, str]]:
     """Return the kernels in a dump, with their keys and source locations."""
     rows = ((line.partition(":")[0], line) for line in dump.splitlines() if line[:1].isupper())
     named = ((key.removesuffix(" (inactive)").removesuffix("[alias]"), line) for key, line in rows)
-    return [(key, f"{path}:{at}") for key, line in named for path, at in _sites(line)]
+    return [(key, site) for key, line in named for site in _sites(line)]
 
 
-def _sites(line: str) -> Iterator[tuple[str, int]]:
-    """Return the source lines that a line of a dump, a table or a registry names."""
+def _sites(line: str) -> Iterator[str]:
+    """Return the source lines that a line of a dump, a table or a registry names, each as `file:line`."""
     for part in line.split("registered at ")[1:]:
-        yield from sites_in(part.partition(" [")[0].partition(" :: ")[0].strip())
+        for path, number in sites_in(part.partition(" [")[0].partition(" :: ")[0].strip()):
+            yield f"{path}:{number}"
 
 
 def _lines_of_variable(name: str, files: Mapping[str, str]) -> list[str]:

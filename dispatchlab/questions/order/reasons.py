@@ -123,6 +123,7 @@ _OWN_SCHEMA: Final = (
     r"the kernel \(.*?\) at (\w+) does not fit the schema .* The def says [^(]+(\(.*), the kernel's type gives (.*)$"
 )
 _ITSELF: Final = r"^the kernel \(.*?\) at \w+ "
+_SENTENCE_END: Final = re.compile(r"\. (?=[A-Z])")
 _STAYS: Final = re.compile(r"^(custom_ops) .+ stays in Python$|^.+ stays in (py_kernels .*)$")
 _REPLACED: Final = re.compile(r"(?m)^(?P<key>\w+).*: (?P<kernel>.+) :: .*\n(?P=key).* \(inactive\): (?P<other>.+) ::")
 _SIGNATURES: Final = (
@@ -215,16 +216,15 @@ class _Pair:
         stale, (first, *more) = self._stale(), self._differences() or [FLAWS[self.example.flaw]]
         parts = self._parts()
         if stale is not None:
-            about = tuple(at for at in parts if stale.operator in map(str, operators_of(self.registrations[at])))
-            kernels = about or parts
+            ones = self.registrations
+            kernels = tuple(at for at in parts if stale.operator in map(str, operators_of(ones[at]))) or parts
             if self.example.flaw is Flaw.NON_COMMUTING and len(kernels) == 2:
                 return self._stale_pair(stale, kernels)
             *before, last = dict.fromkeys(at for at in self.example.actual_sequence if at in kernels)
+            when = f"if {self._kernels(kernels)} {'are' if before else 'is'} registered"
             if before and self.scenario.modules:
-                when = f"{self._kernel(last)} is registered after {self._kernels(before)}"
-            else:
-                when = f"{self._kernels(kernels)} {'are' if before else 'is'} registered"
-            return _cause(stale.wrong(f"if {when}"), kernels, self._differences())
+                when = f"if {self._kernels((last,))} is registered after {self._kernels(before)}"
+            return _cause(stale.wrong(when), kernels, self._differences())
         functions = {_function(self.registrations[index]): index for index in parts}
         if functions.keys() == {"custom_op", "register_kernel"}:
             kernel, made = functions["register_kernel"], functions["custom_op"]
@@ -281,7 +281,7 @@ class _Pair:
         stale, (first, *more) = self._stale(), self._differences() or [FLAWS[example.flaw]]
         for label, now in _WORDS["afterwards"].items():
             first = re.sub(label, now, first)
-        first, *details = _split(first)
+        first, *details = _SENTENCE_END.split(first)
         steps = [step for step in dict.fromkeys(example.actual_sequence) if step >= 0]
         refused = self._refusals(example.actual_sequence)
         if example.flaw is Flaw.RESIDUE and (last >= 0 or refused):
@@ -321,7 +321,7 @@ class _Pair:
 
     def _refusal(self, who: int, after: Sequence[int], why: str) -> list[str]:
         """Return which registration is refused after which others, and why, as sentences."""
-        first, *more = _split(why.rstrip("."))
+        first, *more = _SENTENCE_END.split(why.rstrip("."))
         text = f"{self._names((who,))} is refused{f' after {self._names(after)}' if after else ''}"
         return [f"{text}: {first}" if first else text, *more]
 
@@ -370,7 +370,7 @@ class _Pair:
                 text = f"{who} is refused after the {'refusal' if details else 'release'} of {self._names(earlier)}"
                 text = f"{text}, because {stays}. Without {names}, {self._short(last)} is accepted"
                 return _cause(text, members, (), *details, *why)
-        first, *details = _split(refusals[last].rstrip("."))
+        first, *details = _SENTENCE_END.split(refusals[last].rstrip("."))
         text = f"{who} is accepted {when} {self._names(earlier)}, and refused afterwards"
         return _cause(f"{text}: {first}", members, (), *details)
 
@@ -549,15 +549,11 @@ class _Pair:
         short = f"the {noun} {'at ' * any(sites_in(debug))}{owner(debug)}"
         return short if debug and owner(debug) in self.said else self._names((at,))
 
-    def _kernel(self, at: int) -> str:
-        """Return a kernel with its key: `fn_cpu (CPU)`."""
-        one = self.registrations[at]
-        if not isinstance(one, Impl) or not one.debug:
-            return self._names((at,))
-        return f"{self._short(at)} ({one.key or DispatchKey.CompositeImplicitAutograd})"
-
     def _kernels(self, indices: Sequence[int]) -> str:
-        return _listed(list(map(self._kernel, indices)))
+        """Return kernels with their keys: `fn_cpu (CPU) and fn_cuda (CUDA)`."""
+        impls = {at: one for at, one in enumerate(self.registrations) if isinstance(one, Impl) and one.debug}
+        keys = {at: one.key or DispatchKey.CompositeImplicitAutograd for at, one in impls.items()}
+        return _listed([f"{self._short(at)} ({keys[at]})" if at in keys else self._names((at,)) for at in indices])
 
     def _shorts(self, indices: Sequence[int]) -> str:
         return _listed(list(map(self._short, indices)))
@@ -565,10 +561,6 @@ class _Pair:
 
 def _words(name: str, /, **names: str) -> str:
     return str(_WORDS["cause"][name]).format(**names)
-
-
-def _split(text: str) -> list[str]:
-    return re.split(r"\. (?=[A-Z])", text)
 
 
 def _kept(count: int) -> str:
