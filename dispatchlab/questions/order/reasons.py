@@ -207,8 +207,8 @@ class _Pair:
                 cause = self._other_state()
         members = cause.registrations
         fixes = Fixes() if self.engine is None else find_fixes(self.engine, self.scenario, example, members)
-        fix = self._fix(cause, fixes)
-        return replace(cause, fix=fix, changes=fixes.changes, details=(*cause.details, *self.details))
+        cause = replace(cause, fix=self._fix(cause, fixes), changes=fixes.changes)
+        return replace(cause, details=(*cause.details, *self.details))
 
     # -- two states
 
@@ -292,7 +292,7 @@ class _Pair:
             if made and _function(self.registrations[who]) == "custom_op":
                 because, more, short = [step for step in before if step not in made], [first, *more], self._short(who)
                 but = f"{short} has removed the def and the kernels of {self._names(made)}"
-                details = [f"PyTorch does not restore {self._short(made[0])}"]
+                why, details = "", [why.rstrip("."), f"PyTorch does not restore {self._short(made[0])}"]
                 if f"\n+debug: {shown_text(self.registrations[who])}\n" in self.example.diff:
                     details.append(f"The def of {short} stays")
             because = [step for step in because if not is_definition(self.registrations[step])] or because
@@ -306,17 +306,17 @@ class _Pair:
         name, others = self._names(released), [step for step in kept if not is_definition(self.registrations[step])]
         text = f"after the release of {name}, {first}"
         if stale is not None:
-            more, details = self._differences(), [_words("warns")] * (_FALL_THROUGH in stale.runs())
+            details = [f"Still registered: {self._kernels(others)}"] if others else []
+            more, details = self._differences(), details + [_words("warns")] * (_FALL_THROUGH in stale.runs())
             text = stale.wrong(f"after the release of {self._kernels(released)}")
-            if others:
-                details.insert(0, f"Still registered: {self._kernels(others)}")
         elif len(kept) == len(released) == 1 and (stays := _STAYS.search(first)):
             text = _words("stays", name=name, keeper=self._short(kept[0]), place=str(stays[2] or self._short(kept[0])))
         if isinstance(fallback := self.registrations[released[0]], Fallback):
             every = enumerate(self.registrations)
             alike = [at for at, one in every if isinstance(one, Fallback) and one.key == fallback.key]
-            if others := [at for at in alike if at not in released]:
-                details, released = [*details, _words("same_key", others=self._names(others))], alike
+            if len(alike) > len(released):
+                text = text.replace(name, " or ".join(self._names((at,)) for at in alike))
+                details, released = [*details, _words("same_key")], alike
         return _cause(text, tuple(dict.fromkeys((*released, *self._parts()))), tuple(more), *details)
 
     def _refusal(self, who: int, after: Sequence[int], why: str) -> list[str]:
@@ -342,9 +342,8 @@ class _Pair:
             met = tuple(step for step in dict.fromkeys(good) if step >= 0 and step != last)
             key = re.search(r"^\+  key: (\w+)$", self.example.diff, re.MULTILINE)
             left, (text, *details) = f"a second try is refused: {accepted}", self._refusal(last, met, refusals[last])
-            if key and isinstance(fallback := self.registrations[last], Fallback):
-                left = f"{self._short(last)} stays at {key[1]}"
-                details.append(_words("alias", key=key[1], alias=str(fallback.key)))
+            if key and isinstance(self.registrations[last], Fallback):
+                left = _words("alias", key=key[1], fallback=self._short(last))
             return _cause(f"{text}. But {left}", (*met, last), (), *details, _words("no_trace"))
         if accepted is not None:
             texts = []
