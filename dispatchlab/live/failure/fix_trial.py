@@ -111,6 +111,8 @@ def try_fix(fix: Fix, call: FailingCall | None) -> Trial:
         return Trial(fix, "not tried", f"{late}")
     except CopyEndedError:
         return Trial(fix, "fails", "the process ended")
+    if outcome == "fails" and fix.code and call.outer is not None:  # tensors of a transform that ended cannot be used
+        return try_fix(replace(fix, outer=True), call)
     return Trial(fix, outcome, detail)
 
 
