@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,11 @@ import pytest
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.check.annotations import findings_sarif, github_annotations
-from dispatchlab.questions.check.blocks import check_view
+from dispatchlab.questions.check.blocks import check_view, summary
 from dispatchlab.questions.check.configuration import Settings, SettingsError, settings_of
-from dispatchlab.questions.check.findings import drift_findings
+from dispatchlab.questions.check.findings import drift_findings, import_findings
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
+from dispatchlab.questions.imports.import_orders import Difference, ImportComparison
 from dispatchlab.questions.lint.checkout import Checkout
 from dispatchlab.questions.lint.rule import Finding, Level
 from dispatchlab.questions.record.check_record import ChangeKind, RecordChange, RecordCheck
@@ -239,3 +241,46 @@ def test_many_notes_are_counted_and_all_shows_them() -> None:
     assert [note for note in notes if note in short] == list(notes[:3])
     assert "... and 2 more notes: see --all" in short
     assert [note for note in notes if note in whole] == list(notes)
+
+
+def test_a_check_that_ran_nothing_says_so() -> None:
+    run = TrialRun(operator="shop::sell", trial="call", status="not tried", why="there is no answer within 120 s")
+    lost = Answer(Question.TRIALS, "1 operator: 0 trials passed, 1 not tried", trials=(run,))
+    alone = CheckReport(("shop",), "2.13.0", "1 operator", (), (lost,))
+    assert (summary(alone), alone.exit_code) == ("shop: the trials were lost: no operator was run", 1)
+    beside = CheckReport(("shop",), "2.13.0", "1 operator", (), (Answer(Question.LINT, "no likely mistake"), lost))
+    assert summary(beside) == "shop: nothing found, but the trials were lost: no operator was run"
+    unasked = CheckReport(("shop",), "2.13.0", "1 operator", (), (Answer(Question.TRIALS, "no fork", asked=False),))
+    assert (summary(unasked), unasked.exit_code) == ("shop: nothing was checked", 0)
+
+
+def test_what_two_lines_do_to_one_operator_is_one_finding() -> None:
+    sites, orders = ("a.py:2", "b.py:2"), (("a", "b"), ("b", "a"))
+    differences = tuple(
+        Difference(what, f"both set the {what}", "keep one", *orders, "", sites)
+        for what in ("registrations of own::op", "schema of own::op", "registrations of own::other")
+    )
+    found = import_findings(ImportComparison(("a", "b"), ("a", "b"), orders, 2, differences))
+    assert [finding.message for finding in found] == [
+        "both set the registrations of own::op",
+        "both set the registrations of own::other",
+    ]
+
+
+def test_orders_that_are_not_run_are_counted_with_the_reason() -> None:
+    orders = tuple(permutations("abcd"))
+    assert ImportComparison(("a",), ("a",), orders, 24).not_run == ""
+    assert ImportComparison(("a",), ("a",), orders[:2], 24).not_run == (
+        "the imports take long, so not all 12 chosen orders ran"
+    )
+    assert ImportComparison(("a",), ("a",), orders[:12], 24).not_run == (
+        "12 orders not run: each order is a new process, so of more than 12 orders, 12 are run (the given order, its "
+        "reverse, and others at random)"
+    )
+
+
+def test_a_file_of_pytorch_is_shown_without_the_folder_of_its_build(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    generated = "build/aten/src/ATen/RegisterCPU_3.cpp"
+    assert checkout.shown(f"/__w/pytorch/pytorch/{generated}") == generated
+    assert checkout.shown("/home/me/kernels/sell.cpp") == "/home/me/kernels/sell.cpp"

@@ -164,3 +164,13 @@ def test_options_that_have_no_effect_together_are_refused() -> None:
     ):
         done = run("permute", *arguments)
         assert (done.exit_code, error in done.stderr) == (2, True), done.stderr
+
+
+def test_snapshots_of_a_scenario_with_modules_are_refused(tmp_path: Path) -> None:
+    text = "claim: Two modules.\nregistrations:\n  - def: foo(Tensor x) -> Tensor\n  - {impl: foo, dispatch: CPU}\n"
+    (tmp_path / "two.yaml").write_text(f"{text}modules: {{first: [0], second: [1]}}\n")
+    scenario = load_scenario(tmp_path / "two.yaml")
+    with pytest.raises(
+        RequestError, match="the modules of the scenario come as a whole: leave it out, or take `modules`"
+    ):
+        snapshots_of(LabEngine("torch-2.13"), scenario)

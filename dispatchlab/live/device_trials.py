@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map_only
 from dispatchlab.live.failure.operator_facts import privateuse1_name
 from dispatchlab.live.failure.torch_watch import note_result
 from dispatchlab.live.trials.inputs import Inputs, NothingTriedError, generated, tensors_of
-from dispatchlab.live.trials.subject import NotNeededError, Subject, Trial, WrongResultError, difference
+from dispatchlab.live.trials.subject import NotNeededError, Subject, Trial, WrongResultError, difference, mismatch
 from dispatchlab.model.dump_format import Provenance, parse_table
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.trial_run import CPU_ALONE
@@ -46,7 +46,7 @@ def own_trial(
 
     def run(subject: Subject, name: str, trial: Trial) -> None:
         here = _runs_on(backend or "cpu", operator, debugs)
-        counts = RecursionError if fallback or (is_own and not subject.given) else Exception
+        counts = RecursionError if (fallback or is_own) and not subject.given else Exception
         if is_own and any(map(subject.has, ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd"))):
             trial(subject)
             if name == "call" and here:
@@ -91,14 +91,21 @@ def call_on_device(subject: Subject, device: str, counts: type[Exception], *, al
     A fallback may refuse calls, and so may an operator on generated inputs. `alone`: it has no kernel for the CPU.
     """
     passed, failed = False, list[tuple[Exception, Inputs]]()
-    has_device = any(argument.name == "device" for argument in subject.op._schema.arguments)
-    for inputs in subject.given or generated(subject.op, "cpu", subject.seed):
+    has_device = any(argument.name == "device" and argument.kwarg_only for argument in subject.op._schema.arguments)
+    for inputs in subject.given or subject.noted or generated(subject.op, "cpu", subject.seed):
         subject.now = plain = inputs.map(lambda tensor: tensor.cpu())
-        moved = plain.map(lambda tensor: tensor.to(device))
-        moved.named.update({"device": torch.device(device)} if has_device else {})
-        expected: list[Any] = []
+        plain.named.update({"device": torch.device("cpu")} if has_device else {})
+        called, expected = [plain.copy(), plain.copy()], list[Any]()
         try:
-            expected = [subject.call(plain.copy(), seed=seed) for seed in (0, 1)]
+            moved = plain.map(lambda tensor: tensor.to(device))
+            before = moved.map(lambda tensor: tensor.cpu())
+        except Exception:
+            if subject.given:
+                raise
+            continue  # a dtype that the backend lacks
+        moved.named.update({"device": torch.device(device)} if has_device else {})
+        try:
+            expected = [subject.call(each, seed=seed) for seed, each in enumerate(called)]
         except Exception:
             if not subject.given and not alone:
                 continue
@@ -112,13 +119,68 @@ def call_on_device(subject: Subject, device: str, counts: type[Exception], *, al
         note_result(subject.watch, subject.name, (moved.positional, moved.named), found)
         if subject.events("other device"):
             raise WrongResultError(f"{subject.name} returns a tensor on another device than its input")
-        found = tree_map_only(torch.Tensor, lambda tensor: tensor.cpu(), found)
-        usual = {tensor.dtype for tensor in tensors_of(inputs.values)} in _USUAL
-        fixed = usual and "empty" not in subject.name and expected and not difference(expected[0], expected[1])
-        if fixed and difference(expected[0], found, 1e-2):
-            raise WrongResultError(f"{subject.name} gives other values on {device} than on the CPU")
+        elsewhere = [tensor.device.type for tensor in tensors_of(found) if tensor.device.type != device]
+        if has_device and elsewhere:
+            raise WrongResultError(f"{subject.name} returns a tensor on {elsewhere[0]} for device={device!r}")
+        _compare(subject, device, before, called if expected else [], expected, moved, found)
     if failed and not passed:
         (reason, subject.now), subject.reached = failed[0], device
         raise reason
     if not passed:
         raise NothingTriedError(f"no input on {device}")
+
+
+def _compare(
+    subject: Subject,
+    device: str,
+    before: Inputs,
+    called: Sequence[Inputs],
+    expected: Sequence[Any],
+    moved: Inputs,
+    found: Any,
+) -> None:
+    """Compare a call on a device with two calls on the CPU, if there are any: arguments, results, and aliases.
+
+    Raises:
+        AssertionError: the call wrote an argument that its schema does not mark.
+        WrongResultError: the calls differ.
+    """
+    name, after = subject.name, moved.map(lambda tensor: tensor.cpu())
+    for (argument, old), (_, new) in zip(subject.named(before), subject.named(after), strict=True):
+        if argument not in subject.writes and difference(old, new, 1e-2):
+            subject.watch.note("wrote undeclared", name, argument)
+            raise AssertionError(f"{name} wrote {argument}, which its schema does not say")
+    shapes = [[tensor.shape for tensor in tensors_of(each.values)] for each in (before, *called)]
+    dtypes = {tensor.dtype for tensor in tensors_of(before.values)}
+    usual = not dtypes or dtypes - {torch.bool} in _USUAL
+    if not called or not usual or shapes[0] != shapes[1]:  # a resized argument has the wrong shape
+        return
+    names = {argument.name for argument in subject.op._schema.arguments}
+    but = ("device",) if {"size", "stride"} <= names else ("device", "strides")  # which the caller chooses, or not
+    other = None if mismatch(*expected) else mismatch(expected[0], found, but=but)
+    if other is not None:
+        here, there = (f"{other[0]} {value}".strip() for value in other[1:])
+        raise WrongResultError(f"{name} gives {there} on {device} and {here} on the CPU")
+    first, second = zip(expected, [each.values for each in called], strict=True)
+    if difference(first, second) or "empty" in name:
+        return
+    for (argument, old), (_, wanted), (_, new) in zip(*map(subject.named, (before, called[0], after)), strict=True):
+        if difference(wanted, new, 1e-2) and not difference(old, new):
+            raise WrongResultError(f"{name} does not write to its argument on {device}: {argument}")
+    if difference(first, (_on_cpu(found), after.values), 1e-2):
+        raise WrongResultError(f"{name} gives other values on {device} than on the CPU")
+    for wanted, result in zip(tensors_of(expected[0]), tensors_of(found), strict=False):
+        value = torch.full(wanted.shape, 7.0).to(wanted.dtype)
+        try:
+            wanted.copy_(value)
+            result.copy_(value)
+        except Exception:  # it cannot be written
+            return
+        if difference(called[0].values, _on_cpu(moved.values), 1e-2) and not difference(value, result.cpu()):
+            kinds = ("copy", "view") if difference(called[0].values, before.values) else ("view", "copy")
+            text = f"a {kinds[0]} on {device} where the CPU returns a {kinds[1]}"
+            raise WrongResultError(f"{name} returns {text}: a write to the result shows the difference")
+
+
+def _on_cpu(values: Any) -> Any:
+    return tree_map_only(torch.Tensor, lambda tensor: tensor.cpu(), values)

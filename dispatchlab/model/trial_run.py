@@ -13,6 +13,9 @@ from dispatchlab.model.failure import Event, Position, Raised
 Status: TypeAlias = Literal["passed", "failed", "not needed", "no input", "open", "not tried"]
 NO_KERNEL: Final = "no kernel for a device of this machine"
 """Why an operator was not called that has no kernel, or only kernels for other devices."""
+BY_FALLBACK: Final = (
+    "the fallback of the device serves the calls"  # the reason beside a trial of an operator of PyTorch
+)
 CPU_ALONE: Final = "makes tensors on the CPU alone"  # why a trial does not reach the kernels for another device
 
 
@@ -25,7 +28,7 @@ class TrialRun:
         trial: the name of the trial.
         status: how it ended; `open` where it was not run to its end.
             `not tried` where it was left out.
-        why: why it was not needed, had no input, stayed open or was left out, a clause.
+        why: why it was not needed, had no input, stayed open or was left out, a clause; or `BY_FALLBACK`.
         device: the device of its calls; empty if it made none, or did not run to its end.
         inputs: the arguments of the call that failed.
         raised: the exception of a trial that failed, with what led to it.

@@ -541,7 +541,7 @@ def test_a_crash_on_a_generated_value_is_open(tmp_path: Path) -> None:
     module(tmp_path, "clean", __init__="from clean import ops\n", ops=crash)
     _, found = checked(tmp_path, "clean")
     assert answer(found, "trials")["findings"] == []
-    assert any("call is open: SIGFPE on a generated input" in note for note in answer(found, "trials")["notes"])
+    assert any("call has no result: SIGFPE on a generated input" in note for note in answer(found, "trials")["notes"])
 
 
 def test_a_fake_that_checks_its_arguments_refuses_generated_ones_without_a_finding(tmp_path: Path) -> None:

@@ -164,13 +164,22 @@ def _noted_call(watch: ProgramWatch, call: Callable[..., Any], op: Any, /, *args
 
 
 def save_calls(watch: ProgramWatch, path: Path) -> None:
-    """Write the kept arguments that can be read back safely."""
+    """Write the kept arguments that can be read back safely, on the CPU, so that any machine can read them."""
     plain = (torch().Tensor, int, float, str, bool, type(None), torch().dtype, torch().device)
-    kept = {
-        name: [call for call in calls if all(isinstance(x, plain) for x in torch().utils._pytree.tree_leaves(call))]
-        for name, calls in watch.calls.items()
-    }
+    kept = dict[str, list[Any]]()
+    for name, calls in watch.calls.items():
+        for call in calls:
+            leaves, spec = torch().utils._pytree.tree_flatten(call)
+            with suppress(Exception):  # a backend that cannot copy to the CPU
+                if all(isinstance(each, plain) for each in leaves):
+                    kept.setdefault(name, []).append(spec.unflatten(map(_on_cpu, leaves)))
     torch().save(kept, path)
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, torch().device):
+        return torch().device("cpu")
+    return value.detach().cpu().requires_grad_(value.requires_grad) if isinstance(value, torch().Tensor) else value
 
 
 def _note_log(watch: ProgramWatch, record: logging.LogRecord) -> bool:
@@ -428,15 +437,20 @@ def _note_aliases(watch: ProgramWatch, operator: str, args: tuple[Any, ...], res
     """Note results that share the storage of an argument, although the schema says that they are new."""
     schema = schema_of(operator)
     results = result if isinstance(result, tuple | list) else (result,)
+
+    def storage(value: Any) -> int:
+        held = value.untyped_storage()
+        return int(held.data_ptr() or held._cdata)  # a backend in Python has no memory behind it
+
     storages = {
-        value.untyped_storage().data_ptr()
+        storage(value)
         for value, returned in zip(results, schema.returns, strict=False)
         if isinstance(value, torch().Tensor) and returned.alias_info is None and value.numel()
     }
     shared = [
         argument.name
         for argument, value in zip(schema.arguments, args, strict=False)
-        if isinstance(value, torch().Tensor) and value.untyped_storage().data_ptr() in storages
+        if isinstance(value, torch().Tensor) and storage(value) in storages
     ]
     if shared:
         watch.note("returned alias", operator, ", ".join(shared))

@@ -13,10 +13,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.schema_check_mode import SchemaCheckMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._pytree import tree_leaves
 
 from dispatchlab.live.trials.inputs import Inputs, NothingTriedError, emptied, gapped, tensors_of, transposed, varied
-from dispatchlab.live.trials.subject import NotNeededError, Subject, WrongResultError, difference
+from dispatchlab.live.trials.subject import NotNeededError, Subject, WrongResultError, difference, mismatch
 from dispatchlab.model.trial_run import NO_KERNEL
 
 
@@ -85,9 +84,8 @@ def _changed(subject: Subject) -> set[str]:
             except NotImplementedError as error:
                 if "HigherOrderOperator" not in str(error):
                     raise
-                raise NothingTriedError(
-                    "its kernel calls a higher-order operator, which PyTorch's check does not take"
-                ) from error
+                why = "its kernel calls a higher-order operator, which PyTorch's check does not take"
+                raise NothingTriedError(why) from error
     return changed
 
 
@@ -100,10 +98,9 @@ def _find_alias(subject: Subject, arguments: Sequence[tuple[str, Any]], result: 
             name = held.setdefault(_storage(tensor), "")
             if name and returned.alias_info is None and tensor.numel():
                 subject.watch.note("returned alias", subject.name, name)
-                raise RuntimeError(
-                    f"{subject.op._opname} (with implementation in its kernel): The output of this custom operator (1) "
-                    "must not also be an input to this custom operator and (2) may not alias any inputs or returns"
-                )
+                text = "must not also be an input to this custom operator and (2) may not alias any inputs or returns"
+                of = f"{subject.op._opname} (with implementation in its kernel)"
+                raise RuntimeError(f"{of}: The output of this custom operator (1) {text}")
             held[_storage(tensor)] = name or "another result"
 
 
@@ -131,7 +128,10 @@ def fake(subject: Subject) -> None:
             if "DataDependent" in type(error).__name__ and subject.has("CompositeImplicitAutograd"):
                 raise NotNeededError("its parts ask for values of tensors, where a compiler breaks the graph") from None
             raise
-        _compare_metadata(subject, subject.call(other), result)
+        if (differs := mismatch(subject.call(other), result)) is not None:
+            text = "on FakeTensor and concrete Tensors, found mismatched tensor metadata:"
+            name, what = subject.name.replace("::", "."), f"{differs[0]} {differs[2]}".strip()
+            raise WrongResultError(f"comparing the output of {name} {text} {what} where the kernel gives {differs[1]}")
 
     subject.over(check, transposed, emptied, counts=_is_meant)
     for inputs in subject.inputs:
@@ -172,32 +172,6 @@ def _is_meant(error: Exception, inputs: Inputs) -> bool:
     """Return whether the fake must be right on a generated input: every layout, but only float32."""
     usual = all(str(tensor.dtype) in ("torch.float32", "torch.bool") for tensor in tensors_of(inputs.values))
     return isinstance(error, WrongResultError) and "shape" not in str(error) and (usual or "strides" in str(error))
-
-
-def _compare_metadata(subject: Subject, real: Any, other: Any) -> None:
-    reals, fakes = tree_leaves(real), tree_leaves(other)
-    text = f"{len(fakes)} values where the kernel gives {len(reals)}" if len(reals) != len(fakes) else ""
-    pairs = zip(reals, fakes, strict=False)
-    for value, guess in [pair for pair in pairs if all(isinstance(each, torch.Tensor) for each in pair)]:
-        sizes = [size if isinstance(size, int) else -1 for size in guess.shape]  # -1: the fake does not know it
-        shape = list(value.shape)
-        if len(shape) == len(sizes):
-            shape = [-1 if size < 0 else known for known, size in zip(shape, sizes, strict=True)]
-        looked = [
-            ("dtype", value.dtype, guess.dtype),
-            ("device", value.device.type, guess.device.type),
-            ("shape", shape, sizes),
-        ]
-        if shape == sizes and -1 not in sizes and value.numel() and value.layout == guess.layout:
-            wide = [at for at, size in enumerate(sizes) if size > 1]
-            if [value.stride()[at] for at in wide] != [guess.stride()[at] for at in wide]:
-                looked.append(("strides", list(value.stride()), list(guess.stride())))
-        text = text or next((f"{what} {b} where the kernel gives {a}" for what, a, b in looked if a != b), "")
-    if text:
-        raise WrongResultError(
-            f"comparing the output of {subject.name.replace('::', '.')} on FakeTensor and concrete Tensors, found "
-            f"mismatched tensor metadata: {text}"
-        )
 
 
 def autograd_registration(subject: Subject) -> None:

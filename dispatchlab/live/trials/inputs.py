@@ -210,9 +210,10 @@ def generated(op: Any, device: str, seed: int = 0, *, varied: bool = True) -> It
         NothingTriedError: the schema has a type without a known value.
     """
     draw = random.Random(f"{op} {seed}")
+    is_number = [str(returned.type) for returned in op._schema.returns] == ["number"]  # of the only element
     for at in range(_TRIES if varied else len(_UNIFORM)):
         shape, dtype = _UNIFORM[at % len(_UNIFORM)]
-        maker = _Maker(draw, shape, dtype, device, varied=at >= len(_UNIFORM))
+        maker = _Maker(draw, (1,) if is_number else shape, dtype, device, varied=at >= len(_UNIFORM))
         values: dict[str, Any] = {}
         for argument in op._schema.arguments:
             if argument.has_default_value() and (at < len(_UNIFORM) or draw.random() < 0.6):

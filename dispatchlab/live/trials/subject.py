@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -135,7 +135,8 @@ class Subject:
         Raises:
             Exception: a call with the user's inputs raised, or the operator itself is wrong.
         """
-        self.given = self.given or [inputs for inputs in self.noted if self.takes(inputs)]
+        stored = (inputs.map(lambda tensor: tensor.to(self.device)) for inputs in self.noted)
+        self.given = self.given or [*filter(self.takes, stored)]
         tries = self.given or generated(self.op, self.device, self.seed, varied=self.most == KEPT)
         taken: set[str] = set()
         unsteady: list[Inputs] = []
@@ -154,7 +155,7 @@ class Subject:
                     if self.given or self._is_wrong(error):
                         raise
                     continue
-                if self.events("wrong result"):
+                if self.events("wrong result") or self.events("other device"):
                     raise AssertionError(f"{self.name} returned other values than its schema says")
                 if difference(results[0], results[1]):
                     unsteady.append(inputs)
@@ -238,6 +239,29 @@ class Subject:
 
 
 Trial: TypeAlias = Callable[[Subject], None]
+
+
+def mismatch(expected: Any, found: Any, *, but: Collection[str] = ()) -> tuple[str, object, object] | None:
+    """Return what differs in the metadata of tensors, but not in some of it, and both values; None if nothing does.
+
+    The size -1 stands for one that a fake does not know.
+    """
+    befores, afters = tree_leaves(expected), tree_leaves(found)
+    if len(befores) != len(afters):
+        return "", f"{len(befores)} values", f"{len(afters)} values"
+    pairs = zip(befores, afters, strict=True)
+    for value, guess in [pair for pair in pairs if all(isinstance(each, torch.Tensor) for each in pair)]:
+        sizes = [size if isinstance(size, int) else -1 for size in guess.shape]
+        shape = [-1 if sizes[at : at + 1] == [-1] else size for at, size in enumerate(value.shape)]
+        looked = [("dtype", value.dtype, guess.dtype), ("device", value.device.type, guess.device.type)]
+        looked.append(("shape", shape, sizes))
+        if shape == sizes and -1 not in sizes and value.numel() and value.layout == guess.layout:
+            wide = [at for at, size in enumerate(sizes) if size > 1]
+            if [value.stride()[at] for at in wide] != [guess.stride()[at] for at in wide]:
+                looked.append(("strides", list(value.stride()), list(guess.stride())))
+        if other := next((each for each in looked if each[1] != each[2] and each[0] not in but), None):
+            return other
+    return None
 
 
 def difference(expected: Any, found: Any, precision: float = 1e-4) -> bool:

@@ -48,7 +48,13 @@ def _result(found: CheckReport) -> str:
         return f"nothing {which}is registered: {advice}"
     counts = level_counts([group.level for group in found.groups])
     accepted = f"{counted(found.accepted, 'finding')} that the baseline accepts"
-    return counts or (f"nothing but {accepted}" if found.accepted else "nothing found")
+    if not any(answer.asked for answer in found.answers):
+        return "nothing was checked"
+    lost = "the trials were lost: no operator was run"
+    nothing = f"nothing but {accepted}" if found.accepted else "nothing found"
+    return ", but ".join(
+        [counts or nothing] * bool(counts or not found.lost or len(found.answers) > 1) + [lost] * found.lost
+    )
 
 
 def hidden_text(found: CheckReport) -> str:

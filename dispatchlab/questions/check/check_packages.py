@@ -297,9 +297,9 @@ def _order(
         modules = first_of(sorted({*after}), 3)
         return _not_asked(report, Question.ORDER, f"only after other imports failed, these succeed: {modules}")
     notes = (f"compared: {COMPARED}",) if imports.orders else ()
-    if 0 < len(imports.orders) < min(imports.of, MOST_ORDERS):
-        command = f"dispatchlab check {' '.join(report.packages)} --only order"
-        notes = (f"the imports take long, so not all {MOST_ORDERS} chosen orders ran: {command}", *notes)
+    if imports.not_run:
+        command = f": dispatchlab check {' '.join(report.packages)} --only order"
+        notes = (f"{imports.not_run}{command * (len(imports.orders) < MOST_ORDERS)}", *notes)
     reading = "".join(f" {one.what}" for one in imports.differences)
     report = replace(report, nothing=tuple(one for one in report.nothing if f"variable {one}." not in reading))
     text = imports.text.removeprefix("not asked: ")

@@ -50,11 +50,14 @@ def name_of(code: str) -> str:
 
 
 def import_findings(imports: ImportComparison) -> Iterator[Finding]:
-    """Return the findings that depend on the order of imports."""
+    """Return the findings that depend on the order of imports; one for what two lines do to one operator."""
+    found = dict[tuple[object, ...], Finding]()
     for one in imports.differences:
         operator = next((word for word in one.what.split() if "::" in word), "")
         owners = tuple(f"registered at {site}" for site in one.sites)
-        yield Finding(str(Question.ORDER), operator, None, one.cause, owners, Level.ERROR, fix=one.fix)
+        finding = Finding(str(Question.ORDER), operator, None, one.cause, owners, Level.ERROR, fix=one.fix)
+        found.setdefault((operator, owners, one.fix) if operator and owners else (one.what,), finding)
+    yield from found.values()
 
 
 # -- upgrade

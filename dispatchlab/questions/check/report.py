@@ -97,11 +97,16 @@ class CheckReport:
         return tuple(sorted(groups, key=lambda group: (LEVELS.index(group.level), ranks[group.first])))
 
     @property
+    def lost(self) -> bool:
+        """Whether every trial was lost."""
+        return any({run.status for run in answer.trials} == {"not tried"} for answer in self.answers)
+
+    @property
     def exit_code(self) -> int:
         """2 if a package registers nothing, 1 if a finding fails the check or every trial was lost, else 0."""
         levels = LEVELS[: LEVELS.index(self.fail_on) + 1]
         counting = [answer for answer in self.answers if answer.question in self.fails]
-        lost = any({run.status for run in answer.trials} == {"not tried"} for answer in counting)
+        lost = self.lost and Question.TRIALS in self.fails
         return (
             2 if self.nothing else int(lost or any(one.level in levels for each in counting for one in each.findings))
         )

@@ -34,7 +34,7 @@ from dispatchlab.live.trials.subject import Subject
 from dispatchlab.live.trials.trials import COMPILED, TRIALS, run_all_trials, run_trials
 from dispatchlab.model.failure import Event, Failure, Fix, Position, Raised, Trial
 from dispatchlab.model.names import is_chosen
-from dispatchlab.model.trial_run import TrialRun
+from dispatchlab.model.trial_run import BY_FALLBACK, TrialRun
 from dispatchlab.processes import NoForkError
 from dispatchlab.questions.check.trials import Run, TrialRequest, TrialsFailedError
 from dispatchlab.questions.why.diagnose import Answer, diagnose
@@ -55,7 +55,11 @@ _trials: Final[list[ProcessCopy]] = []
 _results: Final = tempfile.TemporaryFile()  # noqa: SIM115  # the planned trials, then each result as it comes
 _failed_imports: Final[list[Run]] = []
 _BACKENDS: Final = ("CPU", "CUDA", "MPS", "XPU", "HPU", "XLA", "MTIA", "PrivateUse1")
-_SERVED: Final = ("aten::relu", "aten::trace")  # a fallback serves one of them, as few backends have both
+_SERVED: Final = (
+    *("aten::relu", "aten::trace", "aten::nonzero", "aten::equal", "aten::var_mean.correction", "aten::tril_indices"),
+    *("aten::masked_fill_.Scalar", "aten::cumsum.out", "aten::cat.out"),
+)
+"""Operators that a fallback may serve, of each kind: results, factories, in-place and out, lists of tensors."""
 _ABOUT: Final = ("define", "impl", "custom_op")
 _MADE_FOR: Final = {"fake": "register_fake", "backward": "register_autograd", "vmap": "register_vmap"}
 """The events that registered what a trial tests."""
@@ -157,14 +161,19 @@ def _runs(
         for operator, dump in sorted(dumps.items())
         if before.get(operator) != dump and not ownership.is_own_operator(read_dump(dump)) and is_tried(operator)
     ]
-    served = [name for name in _SERVED if name not in operators and is_tried(name)]
-    operators += [*filter(fallback_text, served)][:1]
-    trials = [name for name in TRIALS if request.whole or name not in COMPILED]
-    yield [TrialRun(operator=each, trial=name, status="not tried") for each in operators for name in trials]
-    yield from ((run, _answer(run, watch)) for run in _registration_runs(watch) if is_tried(run.operator))
     given = read_inputs(request.inputs) if request.inputs else {}
     for unknown in given.keys() - dumps:
         raise InputsError(f"{request.inputs}: there is no operator {unknown}{did_you_mean(unknown, operators)}")
+    others = [name for name in dict.fromkeys((*given, *_SERVED)) if name not in operators and is_tried(name)]
+    served = [*filter(fallback_text, others)]
+    operators += served
+    unused = sorted({*given}.intersection(others).difference(served))
+    trials = [name for name in TRIALS if request.whole or name not in COMPILED]
+    yield [TrialRun(operator=each, trial=name, status="not tried") for each in operators for name in trials]
+    yield from ((run, _answer(run, watch)) for run in _registration_runs(watch) if is_tried(run.operator))
+    if unused:
+        why = f"inputs of {', '.join(unused)} are not used, because no kernel of the package serves these operators"
+        yield TrialRun(operator="", trial=request.inputs, status="open", why=why), None
     if not operators:
         return
     for module in (  # once for all forks
@@ -178,8 +187,8 @@ def _runs(
         noted = noted_inputs()
     except Exception as error:
         said = f"{type(error).__name__} {error}".partition("\n")[0].strip()
-        why = f"its inputs cannot be loaded, so inputs are generated: {said}"
-        yield TrialRun(operator=operators[0], trial=str(NOTED), status="open", why=why), None
+        why = f"the stored inputs of your tests cannot be loaded, so inputs are generated: {said}"
+        yield TrialRun(operator="", trial=str(NOTED), status="open", why=why), None
     subjects = {
         operator: Subject(
             operator,
@@ -193,7 +202,9 @@ def _runs(
     }
     whole = (run for subject in subjects.values() for run in run_trials(subject, [*TRIALS]))
     attempts = Counter[str]()
-    for run in whole if request.whole else _most_telling([*subjects.values()]):
+    for found in whole if request.whole else _most_telling([*subjects.values()]):
+        is_served = found.operator in served and found.trial == "call"
+        run = replace(found, why=BY_FALLBACK) if is_served and found.status != "open" else found
         kind = f"{run.trial} {run.error.partition(':')[0]}"
         attempts[kind] += run.status == "failed"
         attempt = partial(_try_fix, run=run, subject=subjects[run.operator])
@@ -275,17 +286,19 @@ def _answer(run: TrialRun, watch: ProgramWatch, attempt: Callable[[Fix], Trial] 
         fake_body=lambda _: next((event.detail for event in run.events if event.kind == "fake body"), ""),
     )
     answer = diagnose(failure, attempt)
-    return replace(answer, at=answer.at or _registered_at(run))
+    return replace(answer, at=answer.at or _registered_at(run, watch))
 
 
-def _registered_at(run: TrialRun) -> Position | None:
+def _registered_at(run: TrialRun, watch: ProgramWatch) -> Position | None:
     """Return the line that registered what a trial tests, else the operator; None if unknown."""
     functions = [event for event in run.events if event.kind == "function" and event.detail == run.trial]
+    functions += [each for each in watch.events if each.kind == "fallback" and run.why == BY_FALLBACK]
     tested = [*functions, *(event for event in run.events if event.kind == _MADE_FOR.get(run.trial))]
     made = [event for event in run.events if event.kind in _ABOUT and event.detail != "Meta"]  # a fake kernel, too
     at = next((event.at for event in (*tested, *made) if event.at is not None), None)
     facts = InstalledRegistry().operator(run.operator) if at is None else None
     sites = () if facts is None else (*map(facts.kernels.get, (*_BACKENDS, *facts.kernels)), facts.site)
+    sites = (fallback_text(run.operator),) if run.why == BY_FALLBACK else sites
     return at or next((Position(path, line) for debug in sites for path, line in sites_in(debug or "")), None)
 
 

@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.trial_run import CPU_ALONE, NO_KERNEL, TrialRun
+from dispatchlab.model.trial_run import BY_FALLBACK, CPU_ALONE, NO_KERNEL, TrialRun
 from dispatchlab.questions.check.report import Answer as Answered
 from dispatchlab.questions.check.report import Question
-from dispatchlab.questions.lint.rule import Finding, Level
+from dispatchlab.questions.lint.rule import Finding, Level, grouped
 from dispatchlab.questions.why.diagnose import Answer
 from dispatchlab.registries.debug_text import in_its_language
 from dispatchlab.views.formatting import counted, first_of
@@ -102,7 +102,10 @@ def trial_process(request: TrialRequest) -> Iterator[TrialProcess]:
         yield TrialProcess(facts, partial(engine.ask, f"{_WORKER}:trial_runs"), orders)
 
 
-_REPEATS: Final = {"WHY103": "DL001", "WHY109": "DL001", "WHY401": "DL006", "WHY531": "DL010"}
+_REPEATS: Final = {
+    **{"WHY103": "DL001", "WHY109": "DL001", "WHY212": "DL022"},
+    **{"WHY233": "order", "WHY401": "DL006", "WHY531": "DL010"},
+}
 """Causes of failed trials, and the rules of lint that report the same mistake."""
 
 
@@ -117,8 +120,10 @@ def trials_answer(
         whole: whether the trials that need a compiler were run.
         reported: rules and operators of lint findings, which the trials do not report again.
     """
+    notes = [f"{run.trial}: {run.why}" for run, _ in found if not run.operator]  # files of inputs
+    found = [(run, answer) for run, answer in found if run.operator]
     if not found:
-        return Answered(Question.TRIALS, "no operator is registered", asked=False)
+        return Answered(Question.TRIALS, "no operator is registered", notes=tuple(notes), asked=False)
     runs = [run for run, _ in found if run.trial != "import"]
     imports = f"{counted(len(found) - len(runs), 'import')} failed"
     if not runs:
@@ -131,13 +136,20 @@ def trials_answer(
     failed = [(run, answer) for run, answer in found if run.status == "failed" and run.trial != "import"]
     lacking = [run for run, answer in failed if answer is not None and _lacks(run, answer)]
     command = f"dispatchlab check {' '.join(packages)}"
-    uncalled = [run for run in runs if run.status == "no input" and run.trial == "call"]
+    served = {run.operator: run.status for run in runs if run.why == BY_FALLBACK}
+    uncalled = [run for run in runs if run.status == "no input" and run.trial == "call" and run.why != BY_FALLBACK]
     given = (NO_KERNEL, f"{NO_INPUT} on ")
     without = _operators_by(uncalled, lambda run: run.why if run.why.startswith(given) else NO_INPUT)
     how = f"run pytest --why once, or {command} --inputs FILE.py"
     alone = without.pop(NO_KERNEL, [])
-    notes = [f"{why} for {first_of(sorted(names), 3)}: {how}" for why, names in sorted(without.items())]
+    notes += [f"{why} for {first_of(sorted(names), 3)}: {how}" for why, names in sorted(without.items())]
     notes += [f"{NO_KERNEL}: {first_of(sorted(alone), 3)}"] if alone else []
+    if served:
+        refused = [name for name, status in served.items() if status == "no input"]
+        text_of = f"; it raises in each call of {first_of(sorted(refused), 3)}" if refused else ""
+        notes.append(
+            f"the fallback was called for {counted(len(served), 'operator')}: {first_of(sorted(served), 3)}{text_of}"
+        )
     if on_cpu := dict.fromkeys(run.trial for run in runs if run.why == CPU_ALONE):
         notes.append(f"not run on the device of the package: what {CPU_ALONE} ({', '.join(on_cpu)})")
     for why in dict.fromkeys(run.why for run in runs if run.status == "not tried"):
@@ -148,7 +160,9 @@ def trials_answer(
         )
         notes.append(f"not tried, since {why}: {of}: {command} --run")
     notes += [] if whole else [f"not run: what needs a compiler: {command} --run"]
-    left = _operators_by((run for run in runs if run.status == "open"), lambda run: f"{run.trial} is open: {run.why}")
+    left = _operators_by(
+        (run for run in runs if run.status == "open"), lambda run: f"{run.trial} has no result: {run.why}"
+    )
     notes += [f"{text}: {first_of(names, 3)}" for text, names in left.items()]
     findings = {
         (run.operator, answer.code or answer.error): finding_of(run, answer)
@@ -156,7 +170,7 @@ def trials_answer(
         if answer
     }
     kept = [one for one in reversed(findings.values()) if (_REPEATS.get(one.code, ""), one.operator) not in reported]
-    worse = sum(one.level is not Level.INFORMATION for one in kept)
+    worse = len(grouped(one for one in kept if one.level is not Level.INFORMATION))
     repeats = sorted({_REPEATS[one.code] for one in findings.values() if one not in kept})
     if count := len(failed) - len(lacking):
         parts = [counted(worse, "finding")] * (0 < worse != count) + [code for code in repeats if code != "DL010"]
@@ -190,10 +204,13 @@ def _lacks(run: TrialRun, answer: Answer) -> bool:
 def finding_of(run: TrialRun, answer: Answer) -> Finding:
     """Return the finding of a failed trial."""
     level = Level.ERROR if run.trial in _ERRORS and answer.code != "WHY401" else Level.WARNING
-    message = _from_package(answer.cause.removeprefix("no known cause of the dispatcher: "))
+    message = answer.cause.removeprefix("no known cause of the dispatcher: ").removeprefix("WrongResultError: ")
+    message = _from_package(message)
     at = answer.at
     on = f" on {run.device}" if run.device not in ("", "cpu") else ""
-    same = message if run.trial == "import" else at if "RecursionError" in run.error else run.operator
+    same: object = message if run.trial == "import" else run.operator
+    if at and (run.why == BY_FALLBACK or "RecursionError" in run.error or (run.inputs and run.frames)):
+        same = f"{at} {run.error.replace(run.operator, '').rpartition(': ')[0]}"  # other operators reach the line, too
     owners = () if at is None else (f"registered at {_from_package(str(at))}",)
     fix = _from_package("; ".join(trial.fix.text for trial in answer.fixes[:2]))
     return Finding(

@@ -102,6 +102,17 @@ class ImportComparison:
         return f"differs: {self.differences[0].cause}{more}"
 
     @property
+    def not_run(self) -> str:
+        """Why some orders were not run, a sentence; empty if all ran."""
+        if not 0 < len(self.orders) < self.of:
+            return ""
+        if len(self.orders) < min(self.of, MOST_ORDERS):
+            return f"the imports take long, so not all {min(self.of, MOST_ORDERS)} chosen orders ran"
+        why = f"each order is a new process, so of more than {MOST_ORDERS} orders, {MOST_ORDERS} are run"
+        left = counted(self.of - len(self.orders), "order")
+        return f"{left} not run: {why} (the given order, its reverse, and others at random)"
+
+    @property
     def exit_code(self) -> int:
         """5 if an import ended its process in some order, 1 if there is a difference, else 0."""
         return 5 if any(one.what == PROCESS for one in self.differences) else 1 if self.differences else 0

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dispatchlab.registries.debug_text import is_absolute
+from dispatchlab.views.source_locations import located
 
 # Note [Paths that a forge resolves]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -59,6 +60,8 @@ class Checkout:
         """Return a path relative to this folder, which can be clicked, if the checkout has the file; else the path."""
         file = self.file(path)
         is_own = file is not None and self.root in file.resolve().parents and "site-packages" not in file.parts
+        for piece in located(f"{path}:1") if file is None else ():
+            return piece.text.removesuffix(":1") if piece.is_pytorch else path  # without the folder of its build
         return path if file is None or not is_own else os.path.relpath(file)
 
     def _by_end(self, path: str) -> str | None:

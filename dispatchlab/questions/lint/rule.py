@@ -138,7 +138,8 @@ def grouped(findings: Iterable[Finding]) -> tuple[FindingGroup, ...]:
     """Return the findings by cause, the most harmful first: by level, then by the number of operators."""
     groups: dict[tuple[str, Level, str, str, str], list[Finding]] = {}
     for finding in findings:
-        kind = (finding.code, finding.level, finding.namespace, finding.cause, finding.fix_of_any)
+        namespace = "" if finding.cause else finding.namespace
+        kind = (finding.code, finding.level, namespace, finding.cause, finding.fix_of_any)
         groups.setdefault(kind, []).append(finding)
     ranked = sorted(groups.items(), key=lambda item: (LEVELS.index(item[0][1]), -len(item[1]), item[0]))
     return tuple(FindingGroup(tuple(found)) for _, found in ranked)

@@ -93,6 +93,9 @@ def snapshots_of(engine: Engine, scenario: Scenario) -> Snapshots:
     """
     if not isinstance(engine, Forkable):
         raise RequestError(f"--snapshots: the states of {engine.name} cannot be read: leave it out")
+    if scenario.modules:
+        text = "they are of single registrations and releases, and the modules of the scenario come as a whole"
+        raise RequestError(f"--snapshots: {text}: leave it out, or take `modules` out of the scenario")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of kernels that are overridden: that is what is looked at
         return _all(engine, scenario)
