@@ -28,6 +28,7 @@ EventKind: TypeAlias = Literal[
     "function",
     "unfit function",
     "wrong result",
+    "got None",
     "integer result",
     "other device",
     "collected",

@@ -33,7 +33,15 @@ _LONGEST: Final = 20_000
 _REGISTERS: Final = ("define", "impl", "fallback", "custom_op", "register_fake", "register_autograd", "register_vmap")
 
 
-_OF_CALLS: Final = ("entered mode", "called", "returned alias", "wrote undeclared", "wrong result", "other device")
+_OF_CALLS: Final = (
+    "entered mode",
+    "called",
+    "returned alias",
+    "wrote undeclared",
+    "wrong result",
+    "got None",
+    "other device",
+)
 
 STARTED: Final[list[ProgramWatch]] = []
 """What watches this process."""

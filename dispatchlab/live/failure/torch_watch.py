@@ -135,7 +135,7 @@ def watch_torch(watch: ProgramWatch) -> None:
     _around(library, "impl", _impl, watch)
     after(library, "fallback", functools.partial(_note_fallback, watch))
     for name in ("register_fake", "register_autograd", "register_vmap"):
-        after(public, name, functools.partial(_note_registered, watch, name))
+        after(public, name, lambda _, op, *__, kind=name, **___: watch.note(kind, _op_text(op)))
     _around(definition, "register_kernel", _register_kernel, watch)
     _around(definition, "register_fake", _fake_of_custom_op, watch)
     after(definition, "__init__", functools.partial(_note_custom_op, watch))
@@ -223,10 +223,6 @@ def _note_destroyed(watch: ProgramWatch, result: None, library: Any) -> None:
 
 def _note_unknown(watch: ProgramWatch, result: Any, name: str, *_: Any, mutates_args: Any = (), **__: Any) -> None:
     watch.unknown.update([name] if mutates_args == "unknown" else ())
-
-
-def _note_registered(watch: ProgramWatch, kind: Any, result: Any, op: Any, *_: Any, **__: Any) -> None:
-    watch.note(kind, _op_text(op))
 
 
 def _note_formula(
@@ -405,6 +401,10 @@ def _keeping(watch: ProgramWatch, operator: str, key: str, fn: Any, options: dic
 def watched_call(watch: ProgramWatch, operator: str, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a kernel, keep copies of its first arguments, and note undeclared writes of arguments."""
     before = keep_call(watch, operator, args, kwargs)
+    with suppress(Exception):
+        for argument, value in zip(schema_of(operator).arguments, args, strict=False):
+            if value is None and str(argument.type) == "Tensor":
+                watch.note("got None", operator, argument.name)
     result = fn(*args, **kwargs)
     with suppress(Exception):
         note_result(watch, operator, (args, kwargs), result)
