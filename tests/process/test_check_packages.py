@@ -334,7 +334,7 @@ def test_a_table_that_another_module_fills_is_an_order_finding_though_its_module
     (one,) = answer(found, "order")["findings"]
     assert (code, found["nothing"], one["owners"]) == (1, [], ["registered at reads/__init__.py:5"])
     assert one["message"].startswith("variable reads.TABLE is dict of length 1")
-    assert one["message"].endswith(" after tables, reads, and dict of length 0 after reads, tables")
+    assert one["message"].endswith(" in the order tables, reads, and dict of length 0 in the order reads, tables")
     assert answer(found, "order")["text"] == f"differs: {one['message']}"
 
 
