@@ -383,9 +383,7 @@ def test_the_formula_is_information_and_no_error_by_itself(tmp_path: Path) -> No
     ]
     result = run("check", str(tmp_path / "registrations.yaml"))
     assert (result.exit_code, "information DL010 no-autograd-formula test::f" in result.stdout) == (0, True)
-    assert (
-        "autograd sees only what its kernel calls, and backward warns: no gradient passes a detach()" in result.stdout
-    )
+    assert "without one, autograd records only what the kernel calls, and backward warns" in result.stdout
 
 
 def test_custom_op_registers_its_own_override_of_in_place_or_view(tmp_path: Path) -> None:
@@ -413,6 +411,17 @@ def test_an_override_inside_of_one_package_is_information(tmp_path: Path) -> Non
     findings(tmp_path, text.replace("my_package/python", "another/python"), "DL002")
     (finding,) = lint(tmp_path / "registrations.yaml", select=("DL002",)).findings
     assert finding.level is Level.WARNING
+
+
+def test_a_formula_at_the_key_of_another_backend_is_a_warning_with_its_line(tmp_path: Path) -> None:
+    kernels = [impl("f", "CPU", "my_package/cpu.py:3"), impl("f", "AutogradCUDA", "my_package/autograd.py:5")]
+    findings(tmp_path, "  - def: f(Tensor x) -> Tensor\n" + "".join(kernels), "DL010")
+    (finding,) = lint(tmp_path / "registrations.yaml", select=("DL010",)).findings
+    assert finding.level is Level.WARNING
+    assert finding.message == (
+        "its formula my_package/autograd.py:5 is registered at AutogradCUDA, so a call with CPU tensors does not run it"
+    )
+    assert finding.fix == 'register it at "Autograd", which serves every backend, or also at "AutogradCPU"'
 
 
 def test_two_kernels_in_python_at_one_key_are_a_warning_with_both_lines(tmp_path: Path) -> None:

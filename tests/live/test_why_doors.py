@@ -266,15 +266,17 @@ User Stack (most recent call last):
             "call it with tensors on a device with data: device='cpu' in place of 'meta'",
         ),
         (
-            "TorchRuntimeError: RuntimeError when making fake tensor call\n  Explanation: Dynamo failed to run FX node with "
-            'fake tensors: call_function acme.two.default(*(FakeTensor(..., size=(3,)),), **{}): got TypeError("Object of '
-            "type 'FakeTensor' is not an instance of 'sequence'\")",
+            "TorchRuntimeError: RuntimeError when making fake tensor call\n"
+            "  Explanation: Dynamo failed to run FX node with fake tensors: "
+            'call_function acme.two.default(*(FakeTensor(..., size=(3,)),), **{}): got TypeError("Object of type '
+            "'FakeTensor' is not an instance of 'sequence'\")",
             "the fake kernel of acme::two returns one tensor, but the schema has several results, or a list",
             "return x.new_empty(...), x.new_empty(...)",
         ),
         (
-            "torch/_library/custom_ops.py:949: in wrapped_func\nE   RuntimeError: Expected the vmap staticmethod to have two "
-            "returns, an output and out_dims with pytree structure. Got a <class 'torch.Tensor'> instead",
+            "torch/_library/custom_ops.py:949: in wrapped_func\nE   RuntimeError: Expected the vmap staticmethod "
+            "to have two returns, an output and out_dims with pytree structure. "
+            "Got a <class 'torch.Tensor'> instead",
             "the function that register_vmap was given returns <class 'torch.Tensor'>, not (output, out_dims)",
             "return output, out_dims",
         ),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dispatchlab.errors import ParseError
 from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.schema import FunctionSchema
-from dispatchlab.questions.lint.rule import Found, Subject, rule
+from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.registries.backend_coverage import Way
 from dispatchlab.registries.debug_text import kernel_at, owner
 from dispatchlab.registries.model import RecordedKernel, RecordedOperator
@@ -111,7 +111,20 @@ def _no_formula(subject: Subject, operators: Iterable[RecordedOperator]) -> Iter
             continue
         backend = kernel.key if kernel.key in BACKEND_KEYS else DispatchKey.CPU
         if subject.slot(operator, DispatchKey[f"Autograd{backend}"]).way in _EMPTY:
-            trouble = "autograd sees only what its kernel calls, and backward warns: no gradient passes a detach()"
+            formula = next((one for one in operator.kernels if one.key.name.startswith("Autograd")), None)
+            if formula is not None and formula.key is not DispatchKey.AutogradOther:
+                yield Found(
+                    str(operator.name),
+                    kernel.key,
+                    f"its formula {owner(formula.debug)} is registered at {formula.key}, "
+                    f"so a call with {backend} tensors does not run it",
+                    (formula.debug, kernel.debug),
+                    Level.WARNING,
+                    cause=f"a formula at {formula.key}",
+                    fix=f'register it at "Autograd", which serves every backend, or also at "Autograd{backend}"',
+                )
+                continue
+            trouble = "without one, autograd records only what the kernel calls, and backward warns"
             yield _found_without_formula(operator, kernel.key, kernel.debug, trouble)
 
 
