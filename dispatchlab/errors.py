@@ -417,8 +417,9 @@ class UnknownOperatorError(DispatchLabError):
     source: str
 
     def __str__(self) -> str:
-        sentence = no_operator(self.asked, self.known, source=self.source)
-        package, colons, _ = self.asked.partition("::")
+        asked = self.asked if "::" in self.asked else self.asked.replace(":", "::")
+        sentence = no_operator(asked, self.known, source=self.source)
+        package, colons, _ = asked.partition("::")
         known = {"__main__", *sys.stdlib_module_names, *(name.partition("::")[0] for name in self.known)}
         with suppress(ImportError, ValueError):  # a module without a spec
             if package.isidentifier() and package not in known and find_spec(package) is not None:

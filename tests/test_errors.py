@@ -189,6 +189,9 @@ def test_the_error_about_an_unknown_operator_names_the_option_that_imports_a_pac
     assert str(UnknownOperatorError("yaml", known, "a.yaml")) == (
         f"there is no operator yaml in a.yaml; {package}, and --list lists its operators"
     )
+    assert str(UnknownOperatorError("yaml:load", known, "a.yaml")) == (
+        f"there is no operator yaml::load in a.yaml; {package}"
+    )
     assert "package" not in str(UnknownOperatorError("json::load", known, "a.yaml"))
     for name in "__main__", "bare":
         assert "package" not in str(UnknownOperatorError(f"{name}::load", known, "a.yaml"))
