@@ -165,7 +165,10 @@ def test_an_operator_is_a_name_a_unique_name_without_overload_or_a_glob(asked: s
         (["fop", "--from", "five.yaml"], "there is no operator test::fop in five.yaml; did you mean test::foo?"),
         (["qqqqq::z*", "--from", "five.yaml"], "no operator in five.yaml matches qqqqq::z*; it has test::foo"),
         (["foo", "--from", "five.yaml", "--key", "AutogradCPUU"], "'AutogradCPUU' is not a dispatch key; did you mean"),
-        (["foo", "--from", "five.yaml", "--key", "Autograd"], "Autograd has no row in a table: name a runtime key"),
+        (
+            ["foo", "--from", "five.yaml", "--key", "Autograd"],
+            "; Autograd is an alias key, which stands for several of them",
+        ),
         (["foo", "--from", "five.yaml", "--after", "+5"], "expected a registration from 0 to 4 but found '+5'"),
         (["foo", "--from", "five.yaml", "--after", "-0"], "expected the release of something registered here"),
         (["foo", "--from", "fife.yaml"], "fife.yaml: there is no such file; did you mean five.yaml?"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
@@ -76,6 +76,7 @@ class CallRecorder:
     def __init__(self, limit: int) -> None:
         self.calls: list[RecordedCall] = []
         self.count = 0
+        self.has_handlers = False
         self.thread = threading.current_thread()
         self._limit = limit
         self._started_ns = monotonic_ns()
@@ -83,7 +84,7 @@ class CallRecorder:
         self._handing_on: object = None
         self._by_name, self._log = WrappedFunctions(), registrations_logged()
         torch()
-        base: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode
+        self._modes: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode
 
         def seen(_: object, *of: Any) -> object:
             return self._seen(*of)
@@ -92,7 +93,7 @@ class CallRecorder:
             return self._function(*of)
 
         methods = {"__torch_dispatch__": seen, "supports_higher_order_operators": True}
-        self._mode = type("Mode", (base,), methods)()
+        self._mode = type("Mode", (self._modes,), methods)()
         self._functions = type("Functions", (torch().overrides.TorchFunctionMode,), {"__torch_function__": function})()
 
     def __enter__(self) -> Self:
@@ -102,6 +103,7 @@ class CallRecorder:
         self.thread = threading.current_thread()
         for kind, around in zip(_operators(), (self._called, self._packet_called), strict=True):
             self._by_name.wrap(kind, "__call__", around)
+        self._by_name.wrap(self._modes, "__enter__", self._mode_entered)
         self._log.__enter__()
         self._mode.__enter__()
         return self
@@ -111,6 +113,10 @@ class CallRecorder:
         self._log.__exit__(None, None, None)
         self._by_name.put_back()
         _running.clear()
+
+    def _mode_entered(self, original: Callable[..., Any], mode: Any) -> object:
+        self.has_handlers |= mode is not self._mode and _is_of_program(type(mode))
+        return original(mode)
 
     def _packet_called(self, original: Callable[..., Any], packet: Any, *arguments: Any, **named: Any) -> object:
         name = packet._qualified_op_name
@@ -146,12 +152,13 @@ class CallRecorder:
     def _seen(
         self,
         operator: Any,
-        types: object,
+        types: Sequence[type],
         arguments: tuple[object, ...] = (),
         named: Mapping[str, object] | None = None,
     ) -> object:
         """Note a call that reached the mode, and pass it on."""
         named = named or {}
+        self.has_handlers |= any(map(_is_of_program, types))
         if not isinstance(operator, torch()._ops.OpOverload):  # a higher-order operator, which has no key set
             return operator(*arguments, **named)
         below = _set_below(operator, arguments, named)
@@ -217,6 +224,10 @@ def _operators() -> tuple[type, ...]:
 _running: list[CallRecorder] = []
 _OWN_NAMESPACES = frozenset(("aten", "c10d", "prim", "prims", "profiler", "quantized", "mkldnn", "sparse"))
 _OF_MODES = DispatchKeySet.of(DispatchKey.Python, DispatchKey.PythonTLSSnapshot)
+
+
+def _is_of_program(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] != "torch"
 
 
 def _new_call(operator: Any, arguments: tuple[object, ...], named: Mapping[str, object]) -> RecordedCall:

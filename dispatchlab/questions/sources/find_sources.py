@@ -374,8 +374,9 @@ class TableRowError(DispatchLabError):
     """A dispatch key has no row in any table."""
 
     key: str
+    alias: str = ""
 
-    template = "{key} has no row in a table: name a runtime key, such as CPU or AutogradCPU"
+    template = "{key} has no row in a table: name a runtime key, such as CPU or AutogradCPU{alias}"
 
 
 def find_listed(
@@ -414,6 +415,6 @@ def table_rows(keys: Iterable[str], *, privateuse1: str = "") -> tuple[str, ...]
     for text in keys:
         key = parse_key(text, privateuse1)
         if not key.is_runtime:
-            raise TableRowError(text)
+            raise TableRowError(text, f"; {text} is an alias key, which stands for several of them" * key.is_alias)
         found.append(str(key))
     return tuple(found)

@@ -29,6 +29,12 @@ LIMIT: Final = 250_000
 """How many calls a trace keeps by default."""
 
 OPERATOR_GONE: Final = "the operator is no longer registered, so nothing shows what ran"
+HANDLERS: Final = (
+    "the program has a handler of __torch_dispatch__: a trace shows neither its hop Python nor the call that a mode "
+    "takes. "
+    "Inside of a handler autograd is excluded, also where the trace shows AutogradCPU. "
+    "`dispatchlab explain OPERATOR python+grad` shows these hops"
+)
 UNREADABLE: Final = "the slots of this PyTorch cannot be read, so each kernel is the one that the table shows"
 
 
@@ -80,6 +86,8 @@ class TorchTrace:
         notes = []
         if any(one.snapshot.slots is None for one in self._operators.values()):
             notes.append(UNREADABLE)
+        if self._recorder.has_handlers:
+            notes.append(HANDLERS)
         if self._recorder.count > self._limit:
             notes.append(f"the first {self._limit:,} calls were kept, and later ones are not shown")
         return tuple(notes)
