@@ -246,6 +246,7 @@ def test_a_recorded_registry_is_explained(tmp_path: Path) -> None:
         (["my::op", "--mode", "vmap", "--from", "my_package"], "my_package is no package that can be imported into"),
         (["aten::relu", "--mode", "vmap", "--from", "torch-2.6"], "torch-2.6 is no package that can be imported into"),
         (["aten::relu", "cude"], "'cude' does not describe a tensor; did you mean cuda?"),
+        (["aten::relu", "cpu+gard"], "'gard' does not describe a tensor; did you mean grad?"),
         (["aten::relu", "--exclude", "AutogradCPV"], "'AutogradCPV' is not a dispatch key; did you mean AutogradCPU?"),
         (
             ["aten::relu", "--engine", "torch", "--from", "torch-2.13"],

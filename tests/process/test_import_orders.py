@@ -292,8 +292,7 @@ def test_a_fake_beside_a_composite_kernel_is_advised_to_go(tmp_path: Path) -> No
     code, found = compared(tmp_path, "left", "right")
     fixes = {one["what"]: one["fix"] for one in found["differences"]}
     advice = "drop the fake or Meta kernel, or register the composite kernel as CompositeExplicitAutograd"
-    refused = ("import of left", "module left", "registrations of home::door")
-    assert (code, [fixes.get(what) for what in refused]) == (1, [advice] * 3), fixes
+    assert (code, fixes) == (1, dict.fromkeys(("import of left", "registrations of home::door"), advice))
 
 
 CAUSES = {

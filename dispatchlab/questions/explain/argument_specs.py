@@ -334,7 +334,7 @@ def _device(word: str, privateuse1: str = "") -> DeviceType:
     if renamed or name == "privateuse1":
         return DeviceType.PRIVATEUSE1
     if name not in tuple(DeviceType):
-        known = [*map(str, DeviceType), *LAYOUTS, *_WORDS, *filter(None, [privateuse1])]
+        known = [*map(str, DeviceType), *LAYOUTS, *_WORDS, "grad", *filter(None, [privateuse1])]
         near = did_you_mean(word, known) or did_you_mean(word, DispatchKey.__members__)
         more = near or "; say where the tensor is and what it is like, such as 'cuda requires_grad' or 'cpu sparse'"
         if "," in word:

@@ -6,6 +6,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from difflib import unified_diff
 from itertools import islice, permutations
@@ -265,22 +266,22 @@ def _unlike(one: OrderRun, other: OrderRun) -> set[str]:
     return unlike & {PROCESS} or unlike
 
 
-def _outermost(found: Collection[str]) -> set[str]:
+def _outermost(found: AbstractSet[str]) -> set[str]:
     """Return the differences, without those that follow from another difference.
 
-    The kernels of an operator decide its table and its slots, and a module that is not imported has no variables.
+    The registrations of an operator decide its table, its slots and its entries in registries of Python. An import that
+    fails decides which modules are imported, and a module that is not imported has no variables.
     """
+    failed = any(what.startswith("import of ") for what in found)
     modules = {f"variable {what.removeprefix('module ')}." for what in found if what.startswith("module ")}
-    return {
-        what
-        for what in found
-        if not any(
-            what.startswith(later) and f"{earlier}{what.removeprefix(later)}" in found
-            for at, later in enumerate(_ASPECTS)
-            for earlier in _ASPECTS[:at]
-        )
-        and not what.startswith(tuple(modules))
-    }
+
+    def follows(what: str) -> bool:
+        aspect, _, operator = what.partition(" of ")
+        earlier = _ASPECTS[: _ASPECTS.index(f"{aspect} of ")] if f"{aspect} of " in _ASPECTS else _ASPECTS[:1]
+        first = {f"{one}{operator.partition(' at ')[0]}" for one in earlier if operator} - {what}
+        return not found.isdisjoint(first) or (failed and what.startswith("module "))
+
+    return {what for what in found if not follows(what) and not what.startswith(tuple(modules))}
 
 
 def _difference(what: str, one: OrderRun, other: OrderRun) -> Difference:

@@ -82,7 +82,9 @@ def _placed(text: str, finding: Finding, checkout: Checkout) -> str:
 
 def _others(group: FindingGroup, shared: Mapping[tuple[str, int], int], checkout: Checkout) -> b.Cell:
     """Return the operators with the same cause."""
-    others = [_placed(f"{each.operator}{_site(each, shared)}", each, checkout) for each in group.findings[1:]]
+    others = [
+        _placed(f"{each.operator or each.message}{_site(each, shared)}", each, checkout) for each in group.findings[1:]
+    ]
     same = "the same" if group.first.fix == group.first.fix_of_any else "the same with its own name"
     text = b.Line(f"{same}: {', '.join(others)}")
     return b.Cell(b.Folded(f"{same}: {first_of(others, OTHERS)}", (text,)) if others else "")
