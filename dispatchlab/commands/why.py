@@ -76,7 +76,7 @@ def why(
     if outcome.answer is not None:
         if not outcome.answer.failed:
             notes = {"UserWarning": "PyTorch warned of a missing autograd kernel", "WHY212": "a kernel returned None"}
-            notes["WHY421"] = "an operator wrote an undeclared argument"
+            notes |= {"WHY421": "an operator wrote an undeclared argument", "WHY403": "a fake kernel is wrong"}
             what = notes.get(outcome.answer.error.partition(":")[0] or outcome.answer.code, "it caught this exception")
             click.echo(f"dispatchlab why: the program ended well, but {what}", err=True)
         _show_and_exit(format, outcome.answer, outcome.exit_code or int(outcome.answer.failed))

@@ -549,6 +549,26 @@ def test_a_program_that_ends_well_after_a_caught_exception_has_an_answer(tmp_pat
     assert ended.stderr.endswith("dispatchlab why: the program ended well, but it caught this exception\n")
 
 
+@pytest.mark.parametrize("dtype", ["", ", dtype=torch.bfloat16"])
+def test_a_fake_kernel_of_a_program_that_ends_well_is_tried(tmp_path: Path, dtype: str) -> None:
+    (tmp_path / "program.py").write_text(
+        "import torch\n"
+        '@torch.library.custom_op("quiet::grow", mutates_args=())\n'
+        "def grow(x: torch.Tensor) -> torch.Tensor:\n"
+        "    return (x + 1).to(torch.bfloat16)\n"
+        f"grow.register_fake(lambda x: torch.empty_like(x{dtype}))\n"
+        'torch.compile(grow, backend="eager")(torch.ones(2))\n'
+    )
+    ended = dispatchlab_started(tmp_path, "why", "program.py")
+    if dtype:
+        assert (ended.returncode, ended.stdout) == (0, "")
+        assert ended.stderr.endswith("dispatchlab why: the program ended well; nothing to explain\n")
+        return
+    said = "cause: the fake kernel of quiet::grow at program.py:5 and its kernel give different results: dtype"
+    assert (ended.returncode, ended.stdout.startswith(said)) == (0, True), ended.stdout
+    assert ended.stderr.endswith("dispatchlab why: the program ended well, but a fake kernel is wrong\n")
+
+
 def test_a_kernel_that_returns_none_is_explained_in_a_program_that_ends_well(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import torch\n"

@@ -9,13 +9,14 @@ from functools import partial
 from itertools import product
 from operator import add, floordiv, mul, sub
 from traceback import walk_tb
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from dispatchlab.live.failure.program_watch import ProgramWatch, raw_chain
 from dispatchlab.live.introspection.process_copies import CopyEndedError, in_a_copy
 
 _ALIKE: Final = "  # for inputs like this one: the kernel also takes inputs for which it is wrong"
 _LONGEST_S: Final = 10.0
+_Run: TypeAlias = tuple[dict[str, Any], list[Any]]
 _LARGEST: Final = 1 << 22
 _GROWTHS: Final = ((1, 0), (2, 0), (8, 0), (2, 2), (8, 8))  # an even growth keeps a kernel that halves a size
 
@@ -133,7 +134,7 @@ def body_of(call: Call, *, others: bool = True) -> str:
     runs = [first, *filter(None, (_results(overload, call, 0, *growth) for growth in _GROWTHS))]
     changed = [*filter(None, (_results_of(overload, *one) for one in _changed(call)))] if others else []
 
-    def parts_of(alike: Sequence[tuple[dict[str, Any], list[Any]]]) -> list[str]:
+    def parts_of(alike: Sequence[_Run]) -> list[str]:
         if varying is not None:
             return [_of_unknown_size(values, results, varying)]
         return [_part(index, alike) for index in range(len(results)) if len(runs) > 1]
@@ -149,12 +150,11 @@ def body_of(call: Call, *, others: bool = True) -> str:
     return (f"[{', '.join(parts)}]" if kind.startswith("Tensor[") else f"({', '.join(parts)},)") + note
 
 
-def _results(overload: Any, call: Call, seed: int, *growth: int) -> tuple[dict[str, Any], list[Any]] | None:
+def _results(overload: Any, call: Call, seed: int, *growth: int) -> _Run | None:
     """Return the arguments by name and the results of a call with real tensors of the same or larger shapes."""
-    try:
+    with suppress(Exception):
         return _results_of(overload, *call.real(seed, *growth))
-    except Exception:
-        return None
+    return None
 
 
 def _changed(call: Call) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
@@ -177,19 +177,16 @@ def _changed(call: Call) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
         yield tree_unflatten([change.get(at, leaf) for at, leaf in enumerate(leaves)], spec)
 
 
-def _results_of(
-    overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[dict[str, Any], list[Any]] | None:
+def _results_of(overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Run | None:
     """Return the arguments by name and the results of a call; None if it raises an error."""
     import torch
     from torch.utils._pytree import tree_leaves
 
-    try:
+    with suppress(Exception):
         names = [argument.name for argument in overload._schema.arguments]
         found = [leaf for leaf in tree_leaves(overload(*args, **kwargs)) if isinstance(leaf, torch.Tensor)]
-    except Exception:
-        return None
-    return {**dict(zip(names, args, strict=False)), **kwargs}, found
+        return {**dict(zip(names, args, strict=False)), **kwargs}, found
+    return None
 
 
 def _hint(size: Any) -> int:
@@ -197,7 +194,7 @@ def _hint(size: Any) -> int:
     return int(node.hint) if node is not None and node.has_hint() else int(size)
 
 
-def _part(index: int, runs: Sequence[tuple[dict[str, Any], list[Any]]]) -> str:
+def _part(index: int, runs: Sequence[_Run]) -> str:
     """Return an expression for one result's shape, dtype and strides, which is right in each run."""
     texts = _candidates(runs[0][0], runs[0][1][index])
     return next((text for text in texts if all(_fits(text, values, found[index]) for values, found in runs)), "")

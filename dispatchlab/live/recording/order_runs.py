@@ -39,7 +39,6 @@ from dispatchlab.model.order_run import PROCESS, SUCCEEDS, Order, OrderRun
 from dispatchlab.model.python_layer import PythonRegistration
 from dispatchlab.registries.model import RecordedFallback
 
-_ANSWER_LIMIT_S: Final = 3600.0
 _copies: Final[list[tuple[Connection, Iterator[Any]]]] = []
 
 
@@ -99,7 +98,7 @@ def copy_for_orders() -> None:
         NoForkError: this system cannot copy a process.
     """
     told, tells = Pipe(duplex=False)
-    _copies.append((tells, ProcessCopy(partial(_serve, told, tells)).answers(lambda: _ANSWER_LIMIT_S)))
+    _copies.append((tells, ProcessCopy(partial(_serve, told, tells)).answers(lambda: 3600.0)))
     told.close()
 
 

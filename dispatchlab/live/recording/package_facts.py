@@ -100,11 +100,9 @@ class _Witness:
         log = log_of_imports()
         apart = {name.partition(".")[0] for name in (*self._packages, *(log.modules if log else ()))}
         folders = {sysconfig.get_path("stdlib"), "site-packages", "dist-packages"}
-        new = [
-            (name, str(getattr(one, "__file__", ""))) for name, one in [*sys.modules.items()] if name not in self._known
-        ]
-        self._known.update(sys.modules)
-        installed = (name for name, file in new if any(one in file for one in folders))
+        new = {name: getattr(sys.modules[name], "__file__", "") for name in [*sys.modules] if name not in self._known}
+        self._known.update(new)
+        installed = [name for name, file in new.items() if any(one in str(file) for one in folders)]
         prepare_copy([name for name in installed if name.partition(".")[0] not in apart])
 
     def imported(self) -> None:

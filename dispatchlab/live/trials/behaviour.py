@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -138,13 +139,12 @@ def fake(subject: Subject) -> None:
         failures: list[tuple[Exception, Inputs]] = []
         right = 0
         for other in (inputs, *filter(subject.takes, _variants(subject, inputs))):
-            try:
-                check(other, other.copy())
-                right += 1
-            except WrongResultError as error:
-                failures.append((error, other))
-            except Exception:  # the fake is not meant for it
-                continue
+            with suppress(Exception):  # the fake is not meant for it
+                try:
+                    check(other, other.copy())
+                    right += 1
+                except WrongResultError as error:
+                    failures.append((error, other))
         if failures and right > (not subject.given):  # an operator may be meant for one size alone
             failure, subject.now = failures[0]
             raise failure

@@ -123,11 +123,10 @@ class Subject:
 
     def takes(self, inputs: Inputs) -> bool:
         """Return whether a call succeeds."""
-        try:
+        with suppress(Exception):
             self.call(inputs.copy())
-        except Exception:
-            return False
-        return True
+            return True
+        return False
 
     def choose(self) -> None:
         """Choose the inputs of all trials: the user's inputs, or generated inputs on which calls succeed.

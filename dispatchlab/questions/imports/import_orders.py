@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from difflib import unified_diff
-from itertools import islice, permutations
+from itertools import islice, permutations, takewhile
 from math import factorial
 from pathlib import Path
 
@@ -277,9 +277,9 @@ def _outermost(found: AbstractSet[str]) -> set[str]:
 
     def follows(what: str) -> bool:
         aspect, _, operator = what.partition(" of ")
-        earlier = _ASPECTS[: _ASPECTS.index(f"{aspect} of ")] if f"{aspect} of " in _ASPECTS else _ASPECTS[:1]
-        first = {f"{one}{operator.partition(' at ')[0]}" for one in earlier if operator} - {what}
-        return not found.isdisjoint(first) or (failed and what.startswith("module "))
+        earlier = takewhile(lambda one: one != f"{aspect} of ", _ASPECTS)
+        decided = any(f"{one}{operator.partition(' at ')[0]}" in found for one in earlier)
+        return decided or (failed and what.startswith("module "))
 
     return {what for what in found if not follows(what) and not what.startswith(tuple(modules))}
 

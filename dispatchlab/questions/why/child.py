@@ -25,7 +25,7 @@ from dispatchlab.live.failure.program_watch import CHILDREN, ProgramWatch, event
 from dispatchlab.live.failure.torch_watch import after, start
 from dispatchlab.model.failure import Fix, Trial
 from dispatchlab.questions.why.diagnose import Answer
-from dispatchlab.questions.why.exception import why_exception
+from dispatchlab.questions.why.exception import UNTRIED_FAKE, why_exception
 from dispatchlab.views.formatting import counted
 
 _REPEATED = re.compile(r"((?:  File .*\n(?:    .*\n)*){1,9}?)\1{3,}")  # frames of a traceback, as of a recursion
@@ -55,7 +55,8 @@ def main(arguments: Sequence[str]) -> int:
     except SystemExit as ended:
         error = ended.__context__ or watch.shown or ended if ended.code else _warning(watch)
         answer = _answer(error, watch, rest) if error and "torch" in sys.modules else None
-        if answer is not None and answer.code not in ("", "WHY919") and (ended.code or answer.dispatcher):
+        known = answer is not None and (answer.code == "WHY403" or str(error) != UNTRIED_FAKE)
+        if answer and known and answer.code not in ("", "WHY919") and (ended.code or answer.dispatcher):
             line = "" if "UserWarning: an operator " in answer.error else answer.error
             Path(answer_file).write_bytes(pickle.dumps(replace(answer, failed=bool(ended.code), error=line)))
         raise
@@ -73,7 +74,8 @@ def _warning(watch: ProgramWatch) -> BaseException | None:
     texts += ["an operator returned None" for event in watch.events if event.detail.startswith("NoneType\n")]
     at = watch.shown.__traceback__ if watch.shown else None  # its outermost frame is the one that caught it
     caught = watch.shown if at is not None and watch.is_users(at.tb_frame.f_code.co_filename) else None
-    return UserWarning(texts[0]) if texts else caught
+    untried = any(event.kind == "register_fake" for event in watch.events)
+    return UserWarning(texts[0]) if texts else caught or (UserWarning(UNTRIED_FAKE) if untried else None)
 
 
 def _run(program: Sequence[str]) -> None:

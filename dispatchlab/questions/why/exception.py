@@ -31,6 +31,8 @@ _LONGEST_S: Final = 10.0
 _OF_SHAPES: Final = re.compile(r"shape|size|dim|mat1|dtype|must be long|scalar type", re.IGNORECASE)
 _TRACED: Final = re.compile(r"fake_tensor|_dynamo|_inductor|_functorch")
 
+UNTRIED_FAKE: Final = "an operator of a program that ended well has a fake kernel"
+
 
 def why_exception(
     error: BaseException,
@@ -83,7 +85,7 @@ def _failed_trials(error: BaseException, stack: Sequence[str], watch: ProgramWat
         silent = (each for each in watch.events if each.kind == "wrote nothing" and each.subject not in watch.wrote)
         todo += [("wrote nothing", "schema", event) for event in silent]
         todo += [("ignores strides", "call", event) for event in watch.events if event.kind in ("custom_op", "impl")]
-    if _OF_SHAPES.search(str(error)) and _TRACED.search(" ".join(stack)):
+    if str(error) == UNTRIED_FAKE or (_OF_SHAPES.search(str(error)) and _TRACED.search(" ".join(stack))):
         todo += [("fake differs", "fake", event) for event in watch.events if event.kind == "register_fake"]
     for kind, trial, event in todo if hasattr(os, "fork") else ():
         calls = chain[Any](watch.calls.get(event.subject, ()), calls_of(event.subject, error))
