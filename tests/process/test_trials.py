@@ -173,6 +173,30 @@ def test_a_fake_that_gives_something_else_is_found_on_transposed_inputs_too(trie
     }
 
 
+SHORT = """
+import torch
+@torch.library.custom_op("own::damp", mutates_args=())
+def damp(x: torch.Tensor, factor: float) -> torch.Tensor:
+    return x if factor == 1.0 else x * factor
+damp.register_fake(lambda x, factor: torch.empty_like(x))
+@torch.library.custom_op("own::window", mutates_args=())
+def window(x: torch.Tensor, size: int) -> torch.Tensor:
+    return x.unfold(-1, size, size).sum(-1)
+window.register_fake(lambda x, size: x.new_empty(*x.shape[:-1], -(-x.shape[-1] // size)))
+@torch.library.custom_op("own::right", mutates_args=())
+def right(x: torch.Tensor, size: int, factor: float) -> torch.Tensor:
+    return x.unfold(-1, size, size).sum(-1) * factor
+right.register_fake(lambda x, size, factor: x.new_empty(*x.shape[:-1], x.shape[-1] // size))
+"""
+
+
+def test_numbers_are_tried_for_which_a_kernel_returns_its_argument_or_a_fake_rounds_otherwise(tried: Try) -> None:
+    answer = tried(SHORT)
+    assert {name for name, _ in said(answer)} == {"own::damp", "own::window"}
+    assert runs(answer)["own::damp", "schema"].inputs == "(float32[3, 4], 1.0)"
+    assert runs(answer)["own::window", "fake"].inputs == "(float32[3, 4], 3)"
+
+
 GONE = """
 import torch
 kept = torch.library.Library("own", "DEF")

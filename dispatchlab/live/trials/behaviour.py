@@ -71,12 +71,18 @@ def _changed(subject: Subject) -> set[str]:
         result = subject.call(other)
         pairs = zip(subject.named(inputs), subject.named(other), strict=True)
         written = {name for (name, before), (_, after) in pairs if difference(before, after)}
-        undeclared = sorted(written - subject.writes)
-        if undeclared:
+        if undeclared := sorted(written - subject.writes):
             subject.watch.note("wrote undeclared", subject.name, ", ".join(undeclared))
             raise AssertionError(f"{subject.name} wrote {', '.join(undeclared)}, which its schema does not say")
         _find_alias(subject, subject.named(other), result)
         changed |= written
+        for short in [] if subject.given else varied(inputs, _without_effect):
+            subject.now, copied = short, short.copy()
+            try:
+                _find_alias(subject, subject.named(copied), subject.call(copied))
+            except Exception as error:
+                if subject.is_wrong(error):
+                    raise
     if not any(returned.alias_info is not None for returned in subject.op._schema.returns):
         for _, other in subject.each():
             try:
@@ -88,6 +94,11 @@ def _changed(subject: Subject) -> set[str]:
                 why = "its kernel calls a higher-order operator, which PyTorch's check does not take"
                 raise NothingTriedError(why) from error
     return changed
+
+
+def _without_effect(value: object) -> list[Any]:
+    """Return values for which a kernel may take a short way, and return its argument."""
+    return [not value] if isinstance(value, bool) else [0.0, 1.0] if isinstance(value, float) else []
 
 
 def _find_alias(subject: Subject, arguments: Sequence[tuple[str, Any]], result: Any) -> None:
@@ -155,6 +166,7 @@ def _variants(subject: Subject, inputs: Inputs) -> Iterator[Inputs]:
     if not subject.given:
         yield inputs.map(lambda tensor: tensor[tuple(slice(max(2, size - 1)) for size in tensor.shape)].contiguous())
         yield inputs.map(lambda tensor: tensor.repeat([3] * tensor.dim()))
+        yield from varied(inputs, lambda value: [2, 3] if type(value) is int else [])
         if subject.events("impl") or subject.events("custom_op"):  # a kernel in C++ may read out of its tensors
             alone = [*varied(inputs, _doubled)]
             taken = [*filter(subject.takes, alone)]

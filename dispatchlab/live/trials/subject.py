@@ -151,7 +151,7 @@ class Subject:
                 try:
                     results = [self.call(inputs.copy(), seed=seed) for seed in (0, 0, 1)]
                 except Exception as error:
-                    if self.given or self._is_wrong(error):
+                    if self.given or self.is_wrong(error):
                         raise
                     continue
                 if self.events("wrong result") or self.events("other device"):
@@ -170,7 +170,7 @@ class Subject:
         if not self.inputs:
             raise NothingTriedError(refused or "no generated input gives a call that succeeds")
 
-    def _is_wrong(self, error: Exception) -> bool:
+    def is_wrong(self, error: Exception) -> bool:
         """Return whether an exception shows that the operator is wrong, not the generated input."""
         refused = any(part in str(error) for part in _REFUSED)
         return refused or isinstance(error, RecursionError) or bool(self.events("wrong result"))

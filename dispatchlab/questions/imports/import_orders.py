@@ -91,7 +91,7 @@ class ImportComparison:
         """The findings as a clause."""
         around = self.packages[0].partition(".")[0]
         if self.fixed:
-            return one_order_text(around)
+            return f"one order, by the imports of {around}"
         if not self.orders and self.registering < 2:
             return f"not asked: {'one' if self.registering else 'no'} module registers"
         if not self.orders:
@@ -168,7 +168,7 @@ def compare_import_orders(
             started(f"importing {' and '.join(named)}")
             (whole,) = run(named)
             registering = whole.registering
-            fixed = _fixed_orders(named[0], whole.found)
+            fixed = tuple(_fixed_orders(named[0], whole.found))
         modules = modules_with_orders(named, registering, along)
         orders = orders_of(modules, MOST_ORDERS)
         if len(orders) == 1:
@@ -180,29 +180,17 @@ def compare_import_orders(
         return _comparison(named, modules, registering, runs, again)
 
 
-def _fixed_orders(package: str, found: Mapping[str, str]) -> tuple[str, ...]:
+def _fixed_orders(package: str, found: Mapping[str, str]) -> Iterator[str]:
     """Return sentences about the order in which a package imports its own modules."""
-    texts = []
     for what, dump in found.items():
         sites: dict[str, list[str]] = {}
         for key, site in _kernels(dump) if what.startswith("registrations of ") else ():
             sites.setdefault(key, []).append(site)
-        operator = what.removeprefix("registrations of ")
-        texts += [
-            fixed_text(each, key, operator, package) for key, each in sites.items() if len({*map(file_in, each)}) > 1
-        ]
-    return tuple(texts)
-
-
-def one_order_text(package: str) -> str:
-    """Say that the imports of a package leave one order."""
-    return f"one order, by the imports of {package}"
-
-
-def fixed_text(sites: Collection[str], key: str, operator: str, package: str) -> str:
-    """Return a sentence: a package's own imports decide which kernel wins."""
-    them = f"the registrations at {' and '.join(sorted(sites))} both set the {key} kernel of {operator}"
-    return f"{them}. The imports of {package} decide the order, so a sorter of imports can change the kernel in force"
+        for key, each in sites.items():
+            if len({*map(file_in, each)}) > 1:
+                set_one = f"both set the {key} kernel of {what.removeprefix('registrations of ')}"
+                decides = f"The imports of {package} decide the order, so a sorter of imports can change"
+                yield f"the registrations at {' and '.join(sorted(each))} {set_one}. {decides} the kernel in force"
 
 
 def modules_with_orders(
