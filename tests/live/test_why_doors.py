@@ -613,7 +613,8 @@ CAUGHT = f"{MISSING}import logging, sys\ndef main():\n    try:\n        {CALL}  
         ("print('failed', error)\n        return 3", 3, True),
         ("logging.exception('failed')\n        return 1", 1, True),
         ("sys.exit(f'failed: {error}')", 1, True),
-        ("print('failed', error)\n        return 0", 0, False),
+        ("print('failed', error)\n        return 0", 0, True),
+        ("return 0", 0, False),
     ],
 )
 def test_a_failure_that_the_program_reports_itself_is_explained(
