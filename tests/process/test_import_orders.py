@@ -184,6 +184,19 @@ def test_a_library_is_imported_once_if_it_neither_imports_the_modules_nor_starts
     assert (found.text, len(count.read_text().split())) == ("no difference in 2 of 2 import orders", imports)
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_process_is_copied_for_orders_only_if_they_are_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, asked: bool
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("left", "right"):
+        (tmp_path / f"{name}.py").write_text("")
+    request = TrialRequest(("left", "right"), tuple(sys.path), trials=False, orders=asked)
+    with trial_process(request) as process:
+        process.facts()
+        assert [run.order for run in process.orders((), [("right", "left")], 60.0, 1)] == [("right", "left")] * asked
+
+
 def test_the_libraries_of_packages_are_their_installed_modules_that_register_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

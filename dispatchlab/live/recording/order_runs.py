@@ -97,16 +97,16 @@ def copy_for_orders() -> None:
     Raises:
         NoForkError: this system cannot copy a process.
     """
-    told, tells = Pipe(duplex=False)
-    _copies.append((tells, ProcessCopy(partial(_serve, told, tells)).answers(lambda: 3600.0)))
-    told.close()
+    reader, writer = Pipe(duplex=False)
+    _copies.append((writer, ProcessCopy(partial(_serve, reader, writer)).answers(lambda: 3600.0)))
+    reader.close()
 
 
 def prepare_copy(libraries: Sequence[str]) -> None:
     """Import libraries in the copy, if there is one, while this process goes on."""
     with suppress(OSError):
-        for tells, _ in _copies:
-            tells.send(libraries)
+        for writer, _ in _copies:
+            writer.send(libraries)
 
 
 def runs_in_copy(apart: Collection[str], *arguments: Any) -> tuple[OrderRun, ...]:
@@ -117,20 +117,20 @@ def runs_in_copy(apart: Collection[str], *arguments: Any) -> tuple[OrderRun, ...
         arguments: the arguments of `run_orders`.
     """
     with suppress(OSError, TimeoutError):
-        for tells, answers in _copies:
-            tells.send((apart, *arguments))
+        for writer, answers in _copies:
+            writer.send((apart, *arguments))
             return next(answers, ())
     return ()
 
 
-def _serve(told: Connection, tells: Connection, say: Say) -> None:
+def _serve(reader: Connection, writer: Connection, say: Say) -> None:
     """Import libraries and run orders until the other process ends."""
-    tells.close()
+    writer.close()  # else the end of the other process would not be seen
     forget_import_listeners()
     fit, asked = True, False
     with suppress(EOFError):
         while True:
-            request = told.recv()
+            request = reader.recv()
             if isinstance(request, list):
                 fit &= not _import_libraries(request)
             else:

@@ -105,6 +105,7 @@ def check_packages(
                 submodules=later,
                 operators=selection.operators,
                 trials=Question.TRIALS in questions,
+                orders=Question.ORDER in questions,
             )
             report = _checked(request, before, fails, stage, questions)
             break

@@ -73,7 +73,7 @@ def facts_and_trials(request: TrialRequest) -> PackageFacts:
     """
     sys.path[:] = [each for each in request.path if each not in sys.path] + sys.path
     with suppress(NoForkError):
-        if len(request.packages) + len(request.submodules) > 1:
+        if request.orders and len(request.packages) + len(request.submodules) > 1:
             copy_for_orders()
     warnings.simplefilter("default")
     vars(warnings)["showwarning"] = lambda *_, **__: None  # the watch notes them

@@ -51,6 +51,7 @@ class TrialRequest:
         submodules: modules of the packages to import afterwards; if one fails, the others are still imported.
         operators: the names and globs of the operators to run; all when there are none.
         trials: whether trials are run.
+        orders: whether several modules are imported in other orders later.
     """
 
     packages: tuple[str, ...]
@@ -61,6 +62,7 @@ class TrialRequest:
     submodules: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
     trials: bool = True
+    orders: bool = True
 
 
 class TrialsFailedError(DispatchLabError):

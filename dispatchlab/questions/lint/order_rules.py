@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 _KEYS_SHOWN = 4
+_NEVER_RUNS = "which no longer runs"
+_SORTED = "; the order of imports decides which one runs, so a sorter of imports can change it"
 
 
 @rule("DL002")
@@ -43,7 +45,7 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
             which = (
                 "PyTorch's own, for every program that imports it"
                 if of_torch
-                else f"which no longer runs{_SORTED * (len(files) > 1)}"
+                else f"{_NEVER_RUNS}{_SORTED * (len(files) > 1)}"
                 if fixed
                 else "because it came later; in another order of imports, another one wins"
             )
@@ -66,9 +68,6 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
     yield from _overwritten(subject.python)
 
 
-_SORTED = "; the order of imports decides which one runs, so a sorter of imports can change it"
-
-
 def _fix_of_custom_op(operator: RecordedOperator, key: DispatchKey) -> str:
     """Return the call that adds a function to an operator of custom_op, in place of a kernel over its own."""
     if key is DispatchKey.Meta:
@@ -86,9 +85,7 @@ def _overwritten(registrations: Iterable[PythonRegistration]) -> Iterator[Found]
             continue
         sites = [f"registered at {one.site or one.function}" for one in (winner, *losers)]
         fixed = len({site.partition("/")[0] for site in sites}) == 1
-        which = (
-            "which no longer runs" if fixed else "because it came later; in another order of imports, another one wins"
-        )
+        which = _NEVER_RUNS if fixed else "because it came later; in another order of imports, another one wins"
         where = f"{winner.registry}{f' {key}' if key else ''}"
         them = " and of ".join(dict.fromkeys(map(owner, sites[1:])))
         yield Found(

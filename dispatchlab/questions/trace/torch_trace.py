@@ -30,9 +30,8 @@ LIMIT: Final = 250_000
 
 OPERATOR_GONE: Final = "the operator is no longer registered, so nothing shows what ran"
 HANDLERS: Final = (
-    "the program has a handler of __torch_dispatch__: a trace shows neither its hop Python nor the call that a mode "
-    "takes. "
-    "Inside of a handler autograd is excluded, also where the trace shows AutogradCPU. "
+    "the program has a handler of __torch_dispatch__: a trace does not show the hop at Python, nor the calls that a "
+    "mode handles. Inside of a handler autograd is excluded, also where the trace shows AutogradCPU. "
     "`dispatchlab explain OPERATOR python+grad` shows these hops"
 )
 UNREADABLE: Final = "the slots of this PyTorch cannot be read, so each kernel is the one that the table shows"
