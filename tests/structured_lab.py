@@ -8,10 +8,10 @@ from types import ModuleType
 from typing import Self
 
 from dispatchlab.call.operators import Operator, operator
-from dispatchlab.codegen.emit.generate import generated_modules
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.kernel import fallthrough
 from dispatchlab.engine.library import Library
+from tests.generated_modules import generated_modules
 from tests.structured_kernels import by_name
 from tests.structured_kernels.lab import FILE, lab_functions
 

@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dispatchlab._version import __version__
 from dispatchlab.questions.setup import first_files
 from dispatchlab.questions.setup.checkout import find_checkout
 from dispatchlab.questions.setup.first_files import NothingToRecordError
 from tests.command_line import run
 from tests.scenario_texts import FIVE
+
+REPOSITORY = "git+https://github.com/dispatchlab/dispatchlab"
+OURS = REPOSITORY if ".dev" in __version__ else "dispatchlab"
 
 
 @pytest.fixture
@@ -43,7 +47,7 @@ def test_a_first_run_writes_three_files_and_adds_the_options_of_pytest(checkout:
     workflow = after[".github/workflows/dispatchlab.yml"]
     assert "dispatchlab check my_ops" in workflow
     assert 'run: pip install "$TORCH" --index-url' in workflow
-    assert "      - run: pip install . dispatchlab pytest\n" in workflow
+    assert f"      - run: pip install . {OURS} pytest\n" in workflow
     assert "  edited  pyproject.toml" in result.stdout
     assert result.stdout.endswith(
         "  dispatchlab check my_ops\n"
@@ -67,6 +71,14 @@ def test_the_workflow_has_the_version_of_the_installed_pytorch(
     monkeypatch.setattr(first_files, "installed_torch", lambda: installed)
     text = first_files.workflow("scenarios", "my_ops", sarif=False)
     assert yaml.safe_load(text)["env"] == {"TORCH": requirement}
+
+
+@pytest.mark.parametrize(("version", "ours"), [("1.0.0", "dispatchlab"), ("1.0.1.dev3+gabc", REPOSITORY)])
+def test_the_workflow_installs_a_release_by_name_and_else_the_repository(
+    version: str, ours: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_files, "__version__", version)
+    assert f"      - run: pip install . {ours} pytest\n" in first_files.workflow("scenarios", "my_ops", sarif=False)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +157,7 @@ def test_a_folder_of_scenarios_is_used_and_nothing_is_installed_where_there_is_n
     }
     assert 'dispatchlab_scenarios = ["rules"]' in (tmp_path / "pyproject.toml").read_text()
     workflow = (tmp_path / ".github" / "workflows" / "dispatchlab.yml").read_text()
-    assert "      - run: pip install dispatchlab pytest\n      - run: pytest rules\n" in workflow
+    assert f"      - run: pip install {OURS} pytest\n      - run: pytest rules\n" in workflow
     again = run("init", "--ci", "github")
     assert (again.exit_code, "wrote" in again.stdout, "edited" in again.stdout) == (0, False, False)
 

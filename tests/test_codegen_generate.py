@@ -25,7 +25,6 @@ from dispatchlab.codegen.emit.generate import (
     NoSuchGroupError,
     differing,
     generated_files,
-    generated_modules,
     write_files,
 )
 from dispatchlab.codegen.emit.generated_group import Form, generated_group
@@ -35,6 +34,7 @@ from dispatchlab.files import WriteError
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.result import Verdict
 from tests.command_line import run, run_raising
+from tests.generated_modules import generated_modules
 
 DATA = Path(__file__).parent / "data" / "codegen"
 FILE = DATA / "operators.yaml"

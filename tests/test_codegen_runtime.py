@@ -13,10 +13,10 @@ from dispatchlab import Dispatcher, Library
 from dispatchlab.call import Tensor, operator, tensor
 from dispatchlab.call.tensor_options import Device, DeviceType, DType
 from dispatchlab.codegen import read_native_functions
-from dispatchlab.codegen.emit.generate import generated_modules
 from dispatchlab.codegen.runtime import check_same_device
 from dispatchlab.codegen.runtime.memory import Options, empty_strided
 from dispatchlab.errors import CallError, ErrorKind
+from tests.generated_modules import generated_modules
 from tests.structured_lab import StructuredLab
 
 TWICE = """

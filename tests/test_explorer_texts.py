@@ -96,3 +96,15 @@ def test_each_step_to_a_neighbour_says_what_it_changes() -> None:
         "─▸ -2  1 row  CPU",
         "─▸ +3  ✗ duplicate_def  def",
     ]
+
+
+def test_a_kernel_that_only_stale_slots_hold_is_not_said_to_run_for_no_key() -> None:
+    _, session = opened(
+        "{claim: A., semantics: torch-2.13, registrations: [{def: foo(Tensor x) -> Tensor, debug: d}, "
+        "{impl: foo, dispatch: CompositeImplicitAutograd, debug: implicit}, "
+        "{impl: foo, dispatch: CompositeExplicitAutograd, debug: explicit}]}"
+    )
+    (operator,) = session.operators
+    text = table_text(operator, session.moment.seen(operator).view, (), "").plain
+    assert "runs for no key" not in text
+    assert "CompositeImplicitAutograd  implicit\n  still run by calls of every NestedTensor backend, " in text

@@ -99,3 +99,6 @@ def test_stale_slots_are_named_with_what_they_hold_and_should_hold() -> None:
     stale = group_by_kernel(view).stale
     assert {(each.expected, each.actual) for each in stale} >= {("", "fn_implicit [math kernel]")}
     assert sorted(key for each in stale for key in each.keys) == sorted(row.key for row in view.table if row.stale)
+    (kernel,) = (each for each in group_by_kernel(view).kernels if each.debug == "fn_implicit")
+    held = [key for each in stale if each.actual.startswith("fn_implicit") for key in each.keys]
+    assert (kernel.served, set(kernel.stale)) == ((), set(held))

@@ -112,13 +112,18 @@ def test_an_operator_shows_reasons_losers_and_stale_slots() -> None:
     assert "Stale slots (" in text
     assert "every NestedTensor backend, AutogradHIP, AutogradIPU" in text
     assert "since CompositeExplicitAutograd has a kernel, at" in text
-    assert "runs for no key" in text
+    assert "stale: calls of every NestedTensor backend, AutogradOther, every Autograd backend" in text
     assert "default backend kernel of Undefined, every backend" in text
     assert "invariant broken" not in text, "stale slots are said once"
     rows = operator_text(view, everything=True)
     assert "math kernel of CompositeImplicitAutograd fn_implicit (CompositeExplicitAutograd has a kernel)" in rows
     assert "STALE, calls use fn_implicit [math kernel]" in rows
     assert len(held) == 2
+    refreshed, registered = dispatcher(COMPOSITES.replace("torch-2.13", "strict"))
+    explained = refreshed.explain(FOO)
+    assert explained is not None
+    assert "fn_implicit runs for no key beaten by" in operator_text(explained)
+    assert len(registered) == 2
 
 
 def test_rows_can_be_limited_to_keys() -> None:

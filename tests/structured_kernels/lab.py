@@ -8,13 +8,13 @@ from functools import cache
 from importlib.resources import files
 from types import ModuleType
 
-from dispatchlab.codegen.emit.generate import generated_modules
 from dispatchlab.codegen.read.native_functions import NativeFunctions, read_native_functions
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.kernel import boxed
 from dispatchlab.lab.lab import Lab
 from dispatchlab.lab.schemas import IN_PLACE
 from dispatchlab.lab.views import in_place_kernel
+from tests.generated_modules import generated_modules
 from tests.structured_kernels import by_name
 
 FILE = "operators.yaml"

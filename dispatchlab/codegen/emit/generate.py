@@ -1,12 +1,10 @@
-"""Generate a module and a scenario for each group, and an index: as texts, as files, or loaded."""
+"""Generate a module and a scenario for each group, and an index: as texts or as files."""
 
 from __future__ import annotations
 
 import fnmatch
-import linecache
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 
 from dispatchlab.codegen.emit.generated_group import GeneratedGroup, GeneratedKey, Wrapper, generated_group
 from dispatchlab.codegen.emit.python_source import debug_text, def_debug_text, inferred_schema, label, mark, module_text
@@ -105,28 +103,6 @@ def generated_files(
         files[f"{each.name}.yaml"] = f"{mark(file)}\n{scenario_text(scenario_of(each, file))}"
     files[INDEX] = _index_text({*beside, *(each.name for each in groups)}, file)
     return files
-
-
-def generated_modules(natives: NativeFunctions, *, file: str) -> Mapping[str, ModuleType]:
-    """Return the modules of structured groups by name, loaded without files and ready to `register`.
-
-    Args:
-        natives: the content of the source file.
-        file: the name of the source file in the texts.
-    """
-    file = label(file)
-    groups = [generated_group(group) for group in chosen_groups(natives, ())]
-    return {each.name: _loaded(each.name, module_text(each, file)) for each in groups}
-
-
-def _loaded(name: str, text: str) -> ModuleType:
-    path = f"<generated>/{name}.py"
-    module = ModuleType(f"generated.{name}")
-    module.__file__ = path
-    # NB: with this, tracebacks show the lines
-    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
-    exec(compile(text, path, "exec"), module.__dict__)
-    return module
 
 
 def chosen_groups(natives: NativeFunctions, only: Sequence[str]) -> tuple[FunctionGroup, ...]:

@@ -159,7 +159,9 @@ def _runs(group: KernelGroup) -> Iterator[Inline]:
     for served in group.served:
         if served.reason is not Provenance.KERNEL or served.keys != (group.key,):
             yield (Span(f"{served.reason} ", REASON_MOODS[served.reason]), f"of {_names(served.keys)}")
-    if not (group.served or group.is_overridden):
+    if group.stale:
+        yield warn(f"stale: calls of {_names(group.stale)} still run it")
+    elif not (group.served or group.is_overridden):
         yield warn("runs for no key")
     for lost in group.lost:
         why = f"{lost.winner} of" if lost.why == OUTRANKED else f"{lost.winner}, since {lost.why}, at"

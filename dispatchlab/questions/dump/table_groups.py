@@ -5,7 +5,7 @@ A pure function of an `OperatorView`, for every view that shows a table: `group_
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dispatchlab.model.dump_format import CATCH_ALL, Provenance, aliases_of
@@ -46,6 +46,7 @@ class KernelGroup:
         fallthrough: whether it is a fallthrough, so that calls skip its keys.
         served: the keys that run it, by reason.
         lost: the keys that it lost, by reason.
+        stale: the keys whose calls run it, although their rows name another kernel.
     """
 
     key: str
@@ -54,6 +55,7 @@ class KernelGroup:
     fallthrough: bool = False
     served: tuple[Served, ...] = ()
     lost: tuple[Lost, ...] = ()
+    stale: tuple[str, ...] = ()
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -120,9 +122,12 @@ def group_by_kernel(view: OperatorView) -> GroupedTable:
                 behind.lose(row, row.reason, one)
             else:
                 _beaten_kernel(one, kernels).lose(row, row.reason, one)
+    stale: dict[str, list[str]] = {}
+    for row in rows:
+        stale.setdefault((row.stale or "").rpartition(" [")[0], []).append(row.key)
     return GroupedTable(
-        tuple(each.group() for each in kernels),
-        tuple(each.group() for each in fallbacks.values()),
+        tuple(each.group(stale) for each in kernels),
+        tuple(each.group(stale) for each in fallbacks.values()),
         tuple(ambiguous),
         tuple(_stale(rows)),
     )
@@ -149,11 +154,13 @@ class _Collected:
         if row.key not in keys:
             keys.append(row.key)
 
-    def group(self) -> KernelGroup:
-        """Return the kernel with its rows."""
+    def group(self, stale: Mapping[str, Sequence[str]]) -> KernelGroup:
+        """Return the kernel with its rows, and with the keys of its stale slots."""
         served = tuple(Served(reason, tuple(keys)) for reason, keys in self._served.items())
         lost = tuple(Lost(why, winner, tuple(keys)) for (why, winner), keys in self._lost.items())
-        return KernelGroup(self.key, self.debug, self.registered, self._fallthrough, served, lost)
+        return KernelGroup(
+            self.key, self.debug, self.registered, self._fallthrough, served, lost, tuple(stale.get(self.debug, ()))
+        )
 
 
 def _kernel_of(row: TableRow, kernels: list[_Collected]) -> _Collected:

@@ -196,8 +196,10 @@ def _kernel_lines(kernel: KernelGroup, changed: Collection[str]) -> Iterator[Tex
     yield title
     if kernel.is_overridden:
         yield Text().append("  overridden by a newer kernel", WARNING)
-    elif not kernel.served:
+    elif not (kernel.served or kernel.stale):
         yield Text().append("  runs for no key", WARNING)
+    if kernel.stale:
+        yield Text("  still run by calls of ", WARNING).append_text(_keys(kernel.stale))
     for served in () if own else kernel.served:
         yield _marked_keys(served.keys, changed).append(f"  [{served.reason}]", REASON_STYLES[served.reason])
 

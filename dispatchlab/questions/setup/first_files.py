@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from dispatchlab._version import __version__
 from dispatchlab.errors import DispatchLabError, RequestError
 from dispatchlab.files import FileKind, WriteError, content_of, marked, read_file, write_file
 from dispatchlab.model.installed_torch import installed_torch
@@ -267,7 +268,9 @@ def workflow(folder: str, module: str | None, *, sarif: bool, is_installed: bool
     text = files(__package__).joinpath("workflow.txt").read_text(encoding="utf-8")
     version = (installed_torch() or "").partition("+")[0]
     text = text.replace("REQUIREMENT", f"torch=={version}" if version.replace(".", "").isdigit() else "torch")
-    text = text if is_installed else text.replace("pip install . dispatchlab", "pip install dispatchlab")
+    text = text if is_installed else text.replace("pip install . ", "pip install ")
+    if ".dev" in __version__:  # no index has this version
+        text = text.replace(" dispatchlab pytest\n", " git+https://github.com/dispatchlab/dispatchlab pytest\n")
     head, github, uploads, tests = text.split("---\n")
     if sarif:
         head = head.replace("  contents: read\n", "  contents: read\n  security-events: write\n")
