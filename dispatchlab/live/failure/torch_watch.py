@@ -272,6 +272,8 @@ def _impl(
     key = dispatch_key or library.dispatch_key or "CompositeImplicitAutograd"
     result = impl(library, op_name, _keeping(watch, full, key, fn, options), dispatch_key, **options)
     watch.note("impl", full, key)
+    if fn is torch().library.fallthrough_kernel:
+        watch.note("function", full, f"fallthrough at {key}")
     note_function(watch, full, key, fn, keyset=bool(options.get("with_keyset")))
     return result
 

@@ -33,7 +33,8 @@ def collected(words: Words) -> Mapping[str, object] | None:
         gone = [e for e in events if e.subject.partition(".")[0] == name and e.detail not in held]
     else:
         named = [e for e in events if e.subject.partition("::")[2].partition(".")[0] in words["line"]]
-        gone = named or list(events)
+        called = next(iter(re.findall(r"^(?:\w+ = |return |print\()*(\w+)\(", words["line"])), ".*")
+        gone = named or [*events] * (re.search(rf"(?:def|import) .*\b{called}\b", words["program"]) is None)
     if not gone:
         return None
     kind = "impl" if "backend" in words else "define"
