@@ -79,15 +79,15 @@ def _failed_trials(error: BaseException, stack: Sequence[str], watch: ProgramWat
     The trials take the arguments of the operator's first call, or of a call that Dynamo traced.
     """
     todo: list[tuple[EventKind, str, Event]] = []
-    traced = str(error) == UNTRIED_FAKE or (_OF_SHAPES.search(str(error)) and _TRACED.search(" ".join(stack)))
+    traced = bool(_OF_SHAPES.search(str(error)) and _TRACED.search(" ".join(stack)))
     if isinstance(error, AssertionError):
-        traced = traced or any(event.kind == "compiled" for event in watch.events)
+        traced |= any(event.kind == "compiled" for event in watch.events)
         todo += [("rule differs", "vmap", event) for event in watch.events if event.detail == "FuncTorchBatched"]
         todo += [("formula differs", "backward", event) for event in watch.events if event.detail == "backward"]
         silent = (each for each in watch.events if each.kind == "wrote nothing" and each.subject not in watch.wrote)
         todo += [("wrote nothing", "schema", event) for event in silent]
         todo += [("ignores strides", "call", event) for event in watch.events if event.kind in ("custom_op", "impl")]
-    if traced:
+    if traced or str(error) == UNTRIED_FAKE:
         todo += [("fake differs", "fake", event) for event in watch.events if event.kind == "register_fake"]
     for kind, trial, event in todo if hasattr(os, "fork") else ():
         calls = chain[Any](watch.calls.get(event.subject, ()), calls_of(event.subject, error))
