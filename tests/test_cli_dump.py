@@ -167,7 +167,11 @@ def test_an_operator_is_a_name_a_unique_name_without_overload_or_a_glob(asked: s
         (["foo", "--from", "five.yaml", "--key", "AutogradCPUU"], "'AutogradCPUU' is not a dispatch key; did you mean"),
         (
             ["foo", "--from", "five.yaml", "--key", "Autograd"],
-            "; Autograd is an alias key, which stands for several of them",
+            "; Autograd is an alias key, which stands for AutogradOther, AutogradCPU, AutogradCUDA, AutogradHIP, ",
+        ),
+        (
+            ["foo", "--from", "five.yaml", "--key", "CompositeExplicitAutograd"],
+            "PrivateUse3, Meta, FPGA, Vulkan, Metal, QuantizedCPU and 49 more keys",
         ),
         (["foo", "--from", "five.yaml", "--after", "+5"], "expected a registration from 0 to 4 but found '+5'"),
         (["foo", "--from", "five.yaml", "--after", "-0"], "expected the release of something registered here"),
@@ -289,6 +293,14 @@ def test_a_key_in_other_letters_is_taken_with_a_note() -> None:
     found = dump("test::foo", "--from", "five.yaml", "--key", "autogradcpu")
     assert (found.exit_code, found.stdout) == (0, exact.stdout)
     assert found.stderr == "note: autogradcpu is taken as AutogradCPU\n"
+
+
+def test_the_function_of_an_operator_can_call_other_operators_first() -> None:
+    found = dump("torch.ones_like", "--from", "torch-2.13", "--key", "CPU")
+    assert found.stderr.splitlines()[0] == (
+        "note: torch.ones_like is taken as aten::ones_like; the function can call other operators first: "
+        "`dispatchlab trace` shows the calls of a program"
+    )
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")

@@ -45,10 +45,11 @@ def _operator_of(text: str) -> str:
     if found := re.fullmatch(r"torch\.ops\.(\w+)\.(\w+)(?:\.(\w+))?", text):
         overload = "" if found[3] in (None, "default") else f".{found[3]}"
         return _taken(text, f"{found[1]}::{found[2]}{overload}")
+    more = "; the function can call other operators first: `dispatchlab trace` shows the calls of a program"
     if found := re.fullmatch(r"torch\.(?:Tensor\.|nn\.functional\.)?(\w+)", text):
-        return _taken(text, f"aten::{found[1]}")
+        return _taken(text, f"aten::{found[1]}", more)
     if found := re.fullmatch(r"torch\.(fft|linalg|special)\.(\w+)", text):
-        return _taken(text, f"aten::{found[1]}_{found[2].removeprefix(f'{found[1]}_')}")
+        return _taken(text, f"aten::{found[1]}_{found[2].removeprefix(f'{found[1]}_')}", more)
     return text
 
 
@@ -78,8 +79,8 @@ def _semantics_of(text: str) -> str:
     return resolved_semantics(_source_of(text))
 
 
-def _taken(text: str, name: str) -> str:
-    note(f"note: {text} is taken as {name}")
+def _taken(text: str, name: str, more: str = "") -> str:
+    note(f"note: {text} is taken as {name}{more}")
     return name
 
 

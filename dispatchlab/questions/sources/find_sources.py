@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from dispatchlab.errors import DispatchLabError, RegistrationError, RequestError, UnknownOperatorError, did_you_mean
 from dispatchlab.files import FileKind, OtherFileError, content_of, module_spec
 from dispatchlab.model.names import find_names
+from dispatchlab.model.slot_set import keys_of, slots_of_key
 from dispatchlab.registries.file import bundled_name, is_registry_file, newest_bundled, open_named
 from dispatchlab.registries.model import Recorded, RecordedOperator, Registry, find
+from dispatchlab.views.formatting import first_of
 
 if TYPE_CHECKING:
     from dispatchlab.live.recording.record_package import PackageRecord
@@ -415,6 +417,7 @@ def table_rows(keys: Iterable[str], *, privateuse1: str = "") -> tuple[str, ...]
     for text in keys:
         key = parse_key(text, privateuse1)
         if not key.is_runtime:
-            raise TableRowError(text, f"; {text} is an alias key, which stands for several of them" * key.is_alias)
+            rows = first_of(keys_of(slots_of_key(key)), 20, " keys")
+            raise TableRowError(text, f"; {text} is an alias key, which stands for {rows}" * key.is_alias)
         found.append(str(key))
     return tuple(found)
