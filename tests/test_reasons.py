@@ -240,9 +240,9 @@ def test_stale_slots_of_modules_are_those_that_no_later_line_of_a_module_fills()
     )
     assert reason.cause == (
         f"{later}, a call of test::foo should raise an error (no kernel) at 16 keys (NestedTensorCPU, ...). "
-        "But PyTorch does not refresh the slots, and the call runs the kernel fn_math"
+        "But PyTorch does not refresh the slots. Therefore the call runs the kernel fn_math"
     )
-    raises = "Then a call of test::foo at 16 keys (NestedTensorCPU, ...) always raises an error"
+    raises = "But then a call of test::foo at 16 keys (NestedTensorCPU, ...) always raises an error"
     assert reason.fix == (
         "drop the kernel fn_any. In the scenario, write `modules: {a: [0], b: [1]}`\n"
         f"or drop the kernel fn_math. {raises}. In the scenario, write `modules: {{b: [0, 1]}}`\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.questions.check.registering_modules import registering_modules
+from dispatchlab.questions.check.registering_modules import registering_modules, what_to_name
 
 BODIES = {
     "decorated": "import torch\n@torch.library.custom_op('p::a', mutates_args=())\ndef a(x): ...\n",
@@ -74,3 +74,9 @@ def test_what_a_body_calls_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert found == tuple(f"planted_package.{name}" for name in names)
     assert registering_modules("planted_package.below") == found[:2]
     assert registering_modules("there_is_no_such_package") == ()
+
+
+def test_a_lone_module_is_not_said_to_call_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lone.py").write_text(BODIES["tests.test_p"], encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert what_to_name("lone") == "the import of lone defines no operator"

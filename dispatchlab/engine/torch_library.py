@@ -101,7 +101,7 @@ class TorchLibraryPrimitive(Compound):
     def _on_operator(self, semantics: Semantics, state: Transaction) -> None:
         for primitive in self.plain:
             if isinstance(primitive, RegisterImpl):
-                _check_meta(state, primitive)
+                _check_meta(state, primitive, self.call.function)
             primitive.register(semantics, state)
 
     def _on_custom_op(self, semantics: Semantics, state: Transaction, made: OpenCustomOp) -> None:
@@ -131,7 +131,7 @@ class TorchLibraryPrimitive(Compound):
             try:
                 for each in added.primitives:
                     if isinstance(each, RegisterImpl):
-                        _check_meta(state, each)
+                        _check_meta(state, each, self.call.function)
                     each.register(semantics, state)
                     done.append(each)
             except RegistrationError:
@@ -600,8 +600,8 @@ def _with_notes(
         yield from (each, Note(each, key))
 
 
-def _check_meta(state: Transaction, kernel: RegisterImpl) -> None:
-    """Check a Meta kernel as `Library.impl` does."""
+def _check_meta(state: Transaction, kernel: RegisterImpl, function: str) -> None:
+    """Check a Meta kernel of a function as `Library.impl` does."""
     if kernel.entry.key is not DispatchKey.Meta:
         return
     entry = state.operator(kernel.variable)
@@ -614,8 +614,7 @@ def _check_meta(state: Transaction, kernel: RegisterImpl) -> None:
     if entry.kernels_at(_COMPOSITE):
         raise refusals.refuse(
             ErrorKind.META_BESIDE_COMPOSITE,
-            "PyTorch refuses a Meta kernel (custom_op and register_fake make one) after the CompositeImplicitAutograd "
-            f"kernel of {kernel.name}",
+            f"PyTorch refuses the Meta kernel of {function} after a CompositeImplicitAutograd kernel of {kernel.name}",
             operator=kernel.variable,
         )
 

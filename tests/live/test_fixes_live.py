@@ -12,7 +12,7 @@ from dispatchlab.scenario import parse_scenario
 torch = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
 NAMES = {"CompositeImplicitAutograd": "fn_math", "NestedTensorCPU": "fn_nested"}
-REACHES = "Then a call of test::foo at "
+REACHES = "But then a call of test::foo at "
 RAISES = " always raises an error"
 
 

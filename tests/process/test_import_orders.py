@@ -320,10 +320,17 @@ CAUSES = {
         "import torch\nlib = torch.library.Library('street', 'FRAGMENT')\nlib.define('gate(Tensor x) -> Tensor')\n",
         "import torch\nlib = torch.library.Library('street', 'FRAGMENT')\n"
         "try:\n    lib.define('gate(Tensor x, int n=1) -> Tensor')\nexcept RuntimeError:\n    pass\n",
-        "import of left: succeeds in the order left, right, and RuntimeError: Tried to register an operator "
-        "(street::gate(Tensor x) -> Tensor) with the same name and overload name multiple times, raised at "
-        "left.py:3 in the order right, left",
+        "import of left in the order left, right: succeeds. In the order right, left: RuntimeError: Tried to register "
+        "an operator (street::gate(Tensor x) -> Tensor) with the same name and overload name multiple times, raised at "
+        "left.py:3",
         "keep one of the two definitions. Or write an import of one module into the other module",
+    ),
+    "a fallback, which fills the table of each operator": (
+        "import home\n",
+        "import torch, home, sys\nif 'left' not in sys.modules:\n    lib = torch.library.Library('_', 'IMPL')\n"
+        "    lib.fallback(lambda *a: None, 'PrivateUse3')\n",
+        "right.py:4 sets the fallback of PrivateUse3 in the order right, left, but not in the order left, right",
+        "register it in every order, without checking what was imported before",
     ),
     "a stale slot": (
         KERNEL.format(key="CompositeImplicitAutograd"),

@@ -262,7 +262,7 @@ def _registered(facts: PackageFacts, packages: Sequence[str]) -> str:
     tops = {name.partition(".")[0] for name in packages}
     others = [name for _, name in record.origins if name not in tops]
     whose = " and ".join(sorted({*others}))
-    along = f"; {len(others):,} of {record.registrations:,} calls by {whose}, imported along"
+    along = f"; the import of {whose} made {len(others):,} of the {record.registrations:,} registrations"
     kernels = f"{counted(record.operators, 'operator')} and {counted(record.kernels, 'kernel')}"
     return f"{kernels}, {by}{along * bool(others)}"
 

@@ -81,13 +81,13 @@ def what_to_name(package: str, imported: Collection[str] = (), failed: Collectio
         failed: modules whose import failed.
     """
     found = registering_modules(package)
-    if not found:
+    if not found and [*_files(package.partition(".")[0])]:
         return "none of its modules calls torch.library, or has a TORCH_LIBRARY block"
     if others := [one for one in found if one not in {package, *imported, *failed}]:
         return f"name a module that registers: {first_of(others, 3)}"
     if failed:
         return f"cannot import {first_of(sorted(failed), 3)}"
-    return f"the import of {first_of(found, 3)} defines no operator"
+    return f"the import of {first_of(found or [package], 3)} defines no operator"
 
 
 def _files(package: str) -> Iterator[tuple[str, Path]]:

@@ -257,17 +257,17 @@ def _unlike(one: OrderRun, other: OrderRun) -> set[str]:
 def _outermost(found: AbstractSet[str]) -> set[str]:
     """Return the differences, without those that follow from another difference.
 
-    The registrations of an operator decide its table, its slots and its entries in registries of Python. An import that
-    fails decides which modules are imported, and a module that is not imported has no variables.
+    The registrations of an operator decide its table, its slots and its entries in registries of Python, and a
+    fallback decides tables. An import that fails decides the imported modules, and only these modules have variables.
     """
-    failed = any(what.startswith("import of ") for what in found)
+    failed, fallback = (any(what.startswith(start) for what in found) for start in ("import of ", "fallback of "))
     modules = {f"variable {what.removeprefix('module ')}." for what in found if what.startswith("module ")}
 
     def follows(what: str) -> bool:
         aspect, _, operator = what.partition(" of ")
         earlier = takewhile(lambda one: one != f"{aspect} of ", _ASPECTS)
         decided = any(f"{one}{operator.partition(' at ')[0]}" in found for one in earlier)
-        return decided or (failed and what.startswith("module "))
+        return decided or (failed and what.startswith("module ")) or (fallback and aspect == "table")
 
     return {what for what in found if not follows(what) and not what.startswith(tuple(modules))}
 
@@ -286,10 +286,10 @@ def _difference(what: str, one: OrderRun, other: OrderRun) -> Difference:
         cause, fix = _stale(operator, kernels, dict(zip(names, sides, strict=True)))
     elif what.startswith("variable "):
         sites = _lines_of_variable(what.removeprefix("variable "), {**other.files, **one.files})
-        cause, fix = f"{what} is {sides[0][0]} {names[0]}, and {sides[1][0]} {names[1]}", _READ_LATE
+        cause, fix = f"{what} {names[0]}: {sides[0][0]}. In the order {second}: {sides[1][0]}", _READ_LATE
     elif what.startswith(("import of ", "module ", PROCESS)):
         ends = [re.sub(r"\. .*?(?=, raised at |$)", "", side[0]) for side in sides]
-        cause = f"{what}: {ends[0]} {names[0]}, and {ends[1]} {names[1]}"
+        cause = f"{what} {names[0]}: {ends[0]}. In the order {second}: {ends[1]}"
         fix = _ONE_DEF if "multiple times" in cause else _NEEDS
     else:
         made_anew = any(name.startswith(what.replace("registrations of", "custom_ops of")) for name in one.found)
@@ -327,7 +327,7 @@ def _stale(operator: str, kernels: Sequence[tuple[str, str]], ends: Mapping[str,
 
 def _registered(what: str, names: Sequence[str], sides: Sequence[Sequence[str]], *, wins: str) -> tuple[str, str]:
     """Return the cause and the fix if two registrations set one entry (`wins` if a def), or one is missing."""
-    thing = re.sub(r"^(custom_ops|torch_library) of (.+) at (.+)$", r"the \3 of \2 (\1)", what)
+    thing = "the " + re.sub(r"^(custom_ops|torch_library) of (.+) at (.+)$", r"\3 of \2 (\1)", what)
     every, key = [{"": "\n".join(side)} for side in sides], ""
     if what.startswith("registrations of "):
         operator = what.removeprefix("registrations of ")
@@ -346,7 +346,7 @@ def _registered(what: str, names: Sequence[str], sides: Sequence[Sequence[str]],
         keys = (head for head, line in rows if head[:1].isupper() and head != key and site in _sites(line))
         if elsewhere := next(keys, ""):
             return f"{site} sets {thing} {there}, and the {elsewhere} kernel {gone}", _READ_LATE
-        return f"{site} sets {thing} {there}, and does not {gone}", _ALWAYS
+        return f"{site} sets {thing} {there}, but not {gone}", _ALWAYS
     values = [rows.get(key, "").removeprefix("schema: ").partition("\n")[0] or "nothing" for rows in every]
     text = f"{thing} is {values[0]} {names[0]}, and {values[1]} {names[1]}"
     return text, _ONE_DEF if thing.startswith("the definition") else _ALWAYS

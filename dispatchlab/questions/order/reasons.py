@@ -158,8 +158,9 @@ class _Stale(NamedTuple):
 
     def wrong(self, when: str) -> str:
         """Return what a call should do and what it does."""
-        right = self.runs(wanted=True, verbs=("run", "raise"))
-        return _words("stale", when=when, right=right, stale=self.runs(), **self.words)
+        right, stale = self.runs(wanted=True, verbs=("run", "raise")), self.runs()
+        right += " directly" * (f"{right.replace('run', 'runs', 1)} through " in stale)
+        return _words("stale", when=when, right=right, stale=stale, **self.words)
 
 
 def _at_keys(keys: Sequence[str]) -> str:
@@ -268,9 +269,10 @@ class _Pair:
         names = {"late": self._short(last), "first": self._short(first)}
         if isinstance(impl, Impl) and not slots_of_key(impl.key or DispatchKey.Undefined):
             details.insert(0, _words("no_row", key=str(impl.key), **names))
-        if _FALL_THROUGH in (right := stale.runs(wanted=True)):
-            details.append(_words("warns"))
-        text = _words("stale_pair", right=right, stale=stale.runs(), **names, **stale.words)
+        now, right = stale.runs(), stale.runs(wanted=True)
+        details += [_words("warns")] * (_FALL_THROUGH in right)
+        now += " directly" * (f"{now} through " in right)
+        text = _words("stale_pair", right=right, stale=now, **names, **stale.words)
         text = f"the order of {self._kernels((first, last))}{re.sub(' the kernel (at )?(?!of )', ' ', text)}"
         return _cause(text, kernels, self._differences(), *details)
 
@@ -297,7 +299,7 @@ class _Pair:
                     details.append(f"The def of {short} stays")
             because = [step for step in because if not is_definition(self.registrations[step])] or because
             if not before and isinstance(self.registrations[who], Def):
-                why = re.sub(_OWN_SCHEMA, r"the kernel at \1 has the schema \3, and the def has the schema \2", why)
+                why = re.sub(_OWN_SCHEMA, r"the def has the schema \2, and its \1 kernel has the schema \3", why)
             text, *rest = self._refusal(who, because, why)
             return _cause(f"{text}. But {but}", (who,), more, *rest, *details, _words("no_trace"))
         released = [~step for step in example.actual_sequence if step < 0 and step not in example.expected_sequence]
@@ -315,8 +317,8 @@ class _Pair:
             every = enumerate(self.registrations)
             alike = [at for at, one in every if isinstance(one, Fallback) and one.key == fallback.key]
             if len(alike) > len(released):
-                text = text.replace(name, " or ".join(self._names((at,)) for at in alike))
-                details, released = [*details, _words("same_key")], alike
+                text = f"{text.replace(name, ' or '.join(self._names((at,)) for at in alike))}. {_words('same_key')}"
+                released = alike
         return _cause(text, tuple(dict.fromkeys((*released, *self._parts()))), tuple(more), *details)
 
     def _refusal(self, who: int, after: Sequence[int], why: str) -> list[str]:
@@ -366,11 +368,11 @@ class _Pair:
                 other = f"{signatures[2]} for {self._short(last)}"
                 why = [f"The {signatures[1]} is {signatures[3]} for {names}, and {other}"]
             if details or all(~index in bad for index in earlier):
-                text = f"{who} is refused after the {'refusal' if details else 'release'} of {self._names(earlier)}"
-                text = f"{text}, because {stays}. Without {names}, {self._short(last)} is accepted"
-                return _cause(text, members, (), *details, *why)
+                did = f"refused: {details[0].split(': ')[1]}" if details else "released"
+                text = f"{self._names(earlier)} is {did}. But {stays}. Therefore {who} is refused"
+                return _cause(f"{text}. Without {names}, {self._short(last)} is accepted", members, (), *details, *why)
         first, *details = _SENTENCE_END.split(refusals[last].rstrip("."))
-        text = f"{who} is accepted {when} {self._names(earlier)}, and refused afterwards"
+        text = f"{who} is accepted {when} {self._names(earlier)}, but refused after {names}"
         return _cause(f"{text}: {first}", members, (), *details)
 
     def _refusals(self, sequence: StepSequence) -> dict[int, str]:
@@ -416,12 +418,11 @@ class _Pair:
                 alike.setdefault(self._raising(change) + self._fields(change), []).append(change)
         for fields, changes in alike.items():
             dropped, (change, *_) = [one.dropped for one in changes], changes
-            every = sorted({index for indices in dropped for index in indices})
-            size = len(dropped[0])
+            every, size = sorted({index for indices in dropped for index in indices}), len(dropped[0])
             if len(change.order) > 1:
                 names = ["the remaining registration" if at in every else self._short(at) for at in change.order]
-                kept = _kept(len(names)) * (not change.releases)
-                fields = f". Register {', then '.join(names)}{kept}. PyTorch refuses the reverse order{fields}"
+                kept = _kept(len(names)).replace(", and keep", ". Keep") * (not change.releases)
+                fields = f". Register {', then '.join(names)}, because PyTorch refuses the reverse order{kept}{fields}"
             if len(dropped) == len(every) > size == len(every) - 1 > 1:
                 yield f"drop all but one of {self._shorts(every)}{fields}"
             elif size > 1:
@@ -448,6 +449,7 @@ class _Pair:
         if not order:
             is_alone = sum(not is_definition(one) for one in self.registrations) < 2
             text = f"never release {self._shorts(members) if is_alone else 'a registration'}"
+            text += ". A module (m0, ...) is never released" * (not self.scenario.packages)
         elif not modules and not releases:
             leaves = self.example.flaw is not Flaw.UNDO and self._stale() is not None
             text += _kept(len(names))
@@ -461,9 +463,8 @@ class _Pair:
     def _raising(self, change: Change) -> str:
         """Return which calls raise an error in every order after a change, though they ran before."""
         operator, keys = find_lost(self.engine, self.scenario, self.example, change) if self.engine else ("", [])
-        if "" in keys:
-            return ". " + _words("no_def", operator=operator)
-        return ". " + _words("raises", operator=operator, where=_at_keys(keys)) if keys else ""
+        name = "no_def" if "" in keys else "raises"
+        return ". " + _words(name, operator=operator, where=_at_keys(keys)) if keys else ""
 
     def _fields(self, change: Change) -> str:
         """Return the fields of the scenario that a change sets, to be pasted."""
