@@ -373,3 +373,24 @@ def test_a_call_is_explained_after_the_steps_that_are_asked_for(tmp_path: Path) 
     assert (code, stderr) == (2, needs)
     code, _, stderr = explain(*command, "+0", "--mode", "vmap")
     assert (code, "--after cannot be combined with --mode" in stderr) == (2, True)
+
+
+def test_a_fallthrough_at_the_key_of_a_backend_leaves_a_redispatch_without_a_kernel(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(
+        "claim: A fallthrough.\nsemantics: torch-2.13\nregistry: torch-2.13-cpu\nregistrations:\n"
+        "  - {fallback: fallthrough, dispatch: PrivateUse1}\n"
+        "  - def: my::f(Tensor x) -> Tensor\n  - {impl: 'my::f', dispatch: Autograd}\n",
+        encoding="utf-8",
+    )
+    device = "privateuse1"
+    _, of_pytorch, _ = explain("aten::sin.out", device, device, "--from", str(path))
+    assert of_pytorch.splitlines()[1:3] == [
+        "runs: AutogradPrivateUse1 -> ADInplaceOrView -> Undefined (no kernel runs)",
+        "the call fails: no_tensor_arguments, as each key of the arguments falls through",
+    ]
+    _, unknown, _ = explain("my::f", device, "--from", str(path))
+    assert unknown.splitlines()[1:3] == [
+        "runs: AutogradPrivateUse1",
+        "nothing is left below AutogradPrivateUse1: its kernel does the work, and cannot redispatch",
+    ]

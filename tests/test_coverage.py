@@ -78,6 +78,22 @@ def test_coverage_says_that_it_does_not_call_the_fallback() -> None:
     assert "the backend fallback of the key, which coverage does not call\n" in shown
 
 
+def test_a_fallthrough_at_the_key_of_a_backend_leaves_no_kernel(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(
+        "claim: A fallthrough.\nsemantics: torch-2.13\nregistry: torch-2.13-cpu\n"
+        "registrations:\n  - {fallback: fallthrough, dispatch: PrivateUse1}\n",
+        encoding="utf-8",
+    )
+    for operator, way in (("aten::bmm.out", "missing, falls through"), ("aten::bmm", "missing: calls aten::bmm.out")):
+        shown = run("coverage", str(path), "--operator", operator, "--list", "missing", "--format", "text").stdout
+        assert (f"    {operator}  {way}" in shown, shown.count("100.0 %")) == (True, 1)
+    told = run("coverage", str(path), "--operator", "aten::bmm.out", "--format", "text").stdout.splitlines()
+    assert told[1] == "fallthrough at PrivateUse1: 1 operator; a call raises, as no key is below PrivateUse1"
+    told = run("coverage", "torch-2.13", "--operator", "aten::bmm", "--key", "ADInplaceOrView").stdout.splitlines()
+    assert told[1] == "fallthrough at ADInplaceOrView: 1 operator; a call goes on to the next key"
+
+
 def test_an_unknown_key_is_refused() -> None:
     with pytest.raises(UnknownKeyError, match="did you mean PrivateUse"):
         run_raising("coverage", "--key", "PrivateUse")

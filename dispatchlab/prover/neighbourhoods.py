@@ -220,8 +220,7 @@ def one_of_each_role(roles: Mapping[int, Hashable], lazy_ones: int, besides: int
             chosen |= 1 << index
         others += [(1 << members[0], 1 << index) for index in members[len(pair) :]]
     yield chosen
-    for first, other in others:
-        yield chosen & ~first | other
+    yield from (chosen & ~first | other for first, other in others)
 
 
 def _by_role(roles: Mapping[int, Hashable]) -> Iterable[list[int]]:
@@ -247,8 +246,7 @@ def _pairs(members: Sequence[int]) -> Iterator[int]:
     some = [sum(1 << index for index in members[start : start + size]) for start in range(0, len(members), size)]
     if len(some) < 2:
         yield sum(some)
-    for first, second in combinations(some, 2):
-        yield first | second
+    yield from (first | second for first, second in combinations(some, 2))
 
 
 def _with_what_outlives(together: int, hidden: Sequence[Dependence], able: int) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from dispatchlab._short_repr import WordEnum
@@ -90,10 +91,7 @@ class Coverage:
 
     def sources(self, way: Way) -> tuple[tuple[DispatchKey, int], ...]:
         """Return the keys with the kernels of one way, with counts, most first."""
-        counts: dict[DispatchKey, int] = {}
-        for each in self.by(way):
-            if each.filled.source is not None:
-                counts[each.filled.source] = counts.get(each.filled.source, 0) + 1
+        counts = Counter(each.filled.source for each in self.by(way) if each.filled.source is not None)
         return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     @property
@@ -151,6 +149,12 @@ def called_out(recorded: Recorded, operator: RecordedOperator, filled: Filled) -
     return None
 
 
+def _filled(operator: RecordedOperator, key: DispatchKey, fill: FillOf) -> Filled:
+    filled = fill(operator, key)
+    is_last = key.functionality <= DispatchKey.NestedTensor  # no key is below that of a backend
+    return replace(filled, way=Way.MISSING) if filled.fallthrough and is_last else filled
+
+
 def coverage(
     recorded: Recorded,
     key: DispatchKey,
@@ -174,9 +178,9 @@ def coverage(
     fallbacks = {fallback.key: fallback.debug for fallback in recorded.fallbacks}
     covered = []
     for operator in recorded if operators is None else operators:
-        filled, needs, debug = fill(operator, key), "", ""
+        filled, needs, debug = _filled(operator, key, fill), "", ""
         out = called_out(recorded, operator, filled)
-        if out is not None and fill(out, key).way is Way.MISSING:
+        if out is not None and _filled(out, key, fill).way is Way.MISSING:
             filled, needs = Filled(Way.MISSING), str(out.name)
         if filled.stale is not None:
             debug = filled.stale.held

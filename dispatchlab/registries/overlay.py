@@ -65,5 +65,4 @@ class Overlay:
     def __iter__(self) -> Iterator[RecordedOperator]:
         over = {str(operator.name): operator for operator in self.over}
         beneath = {str(operator.name): operator for operator in self.beneath if str(operator.name) not in over}
-        for name in self.names:
-            yield over.get(name) or beneath[name]
+        yield from (over.get(name) or beneath[name] for name in self.names)

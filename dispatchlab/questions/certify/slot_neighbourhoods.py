@@ -132,8 +132,7 @@ class _Roles:
             alone: list[DispatchKey | None] = [None]
             for several in [key for key in keys if counts[key] > 1] or alone:
                 kernels = tuple((key, counts[key] if key is several else 1) for key in keys)
-                for fallback in fallbacks or (None,):
-                    yield Neighbourhood(kernels, fallback)
+                yield from (Neighbourhood(kernels, fallback) for fallback in fallbacks or (None,))
 
 
 def undeclared(semantics: Semantics, keys: Iterable[DispatchKey]) -> str:

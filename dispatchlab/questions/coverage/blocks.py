@@ -54,7 +54,10 @@ def _blocks(report: CoverageReport) -> Iterator[b.Block]:
     if report.no_answer:
         yield b.Line(report.no_answer, "warn")
     if found.fallthrough:
-        yield b.Line(f"{found.fallthrough:,} of them fall through to the next key", "quiet")
+        raises = any(one.filled.fallthrough for one in found.by(Way.MISSING))
+        then = f"raises, as no key is below {found.key}" if raises else "goes on to the next key"
+        count = counted(found.fallthrough, "operator")
+        yield b.Line(f"fallthrough at {found.key}: {count}; a call {then}", "bad" if raises else "quiet")
     total = max(1, len(found.operators))
     if found.stale:
         yield b.Line(f"calls of {counted(found.stale, 'operator')} run another kernel than the table says", "bad")

@@ -250,6 +250,8 @@ class _Next:
 def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema) -> _Next:
     """Return the next key set, the new call, or the reason for the end. See Note [The hop after a kernel]."""
     kernel, key = hop.kernel, hop.key
+    if hop.refusal is ErrorKind.NO_TENSOR_ARGUMENTS and any(each.keys for each in caller.described.arguments):
+        return _Next(f"the call fails: {hop.refusal}, as each key of the arguments falls through")
     if hop.refusal is not None or kernel is None:
         return _Next(f"the call fails: {hop.refusal}")
     if kernel.reason in (Provenance.MATH, Provenance.NESTED):
@@ -290,10 +292,10 @@ def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema
             return _Next(f"the autograd kernel {records}, and redispatches with the keys below autograd", below)
         case Does.SELECTS_BACKEND if {"dtype", "layout", "device"} <= {each.name for each in schema.arguments}:
             return _selected(caller)
-        case Does.REDISPATCHES | Does.SELECTS_BACKEND if below.bits & FUNCTIONALITY_BITS or rule.where == BUILTIN:
+        case Does.REDISPATCHES | Does.SELECTS_BACKEND:
             return _Next(f"the kernel redispatches with the keys below {key.functionality}", below)
     if not (hop.keys & DispatchKeySet.full_after(key)).bits & FUNCTIONALITY_BITS:
-        return _Next(f"nothing is left below {key}, so its kernel does the work")
+        return _Next(f"nothing is left below {key}: its kernel does the work, and cannot redispatch")
     return _Next(
         "what comes next is not known: dispatchlab has no rule for what this kernel calls; "
         f"{below.highest()} is next only if it redispatches below {key}",

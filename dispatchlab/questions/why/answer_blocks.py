@@ -30,10 +30,8 @@ def answer_lines(answer: Answer) -> Iterator[Block]:
     for trial in answer.fixes:
         first, *rest = trial.fix.text.splitlines()
         yield Line((strong("fix: "), first, *_outcome(trial)))
-        for line in rest:
-            yield Line(line, indent=5)
-    for fact in answer.evidence:
-        yield Line((quiet("seen: "), fact))
+        yield from (Line(line, indent=5) for line in rest)
+    yield from (Line((quiet("seen: "), fact)) for fact in answer.evidence)
     if answer.at is not None:
         yield Line((quiet("at: "), f"{answer.at}: {answer.at.text}".removesuffix(": ")))
     if answer.error and answer.code:

@@ -105,8 +105,7 @@ def _family(family: str) -> Iterator[Cause]:
         import_module(f"{__package__}.causes.{family}")
     table = tomllib.loads((folder / f"{family}.toml").read_text(encoding="utf-8"))
     patterns = table.pop("patterns", {})
-    for code, entry in table.items():
-        yield _cause(code, patterns, **entry)
+    yield from (_cause(code, patterns, **entry) for code, entry in table.items())
 
 
 def _cause(
