@@ -677,3 +677,26 @@ def test_a_kernel_at_the_key_of_the_cpu_is_found_where_pytorch_has_its_own(tmp_p
     assert (finding.code, finding.operator) == ("DL022", "aten::mm")
     assert "registers a CPU kernel, but the package is for PrivateUse1 (my_backend/kernels.py:3)" in finding.message
     assert finding.fix == 'lib = torch.library.Library("aten", "IMPL"); lib.impl("mm", fn, "PrivateUse1")'
+
+
+@pytest.mark.parametrize(
+    ("schema", "fix"),
+    [
+        ("scale(Tensor(a) x) -> Tensor(a)", "return a copy without an alias"),
+        ("scale_(Tensor x) -> Tensor", "mark the written argument, as in Tensor(a!)"),
+        (
+            "scale_(Tensor(a!) x) -> Tensor(a!)",
+            "return nothing (-> ()), or, if your PyTorch has this tag, define it with tags=(torch.Tag.inplace,)",
+        ),
+        (
+            "scale(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
+            "return nothing (-> ()), or, if your PyTorch has this tag, define it with tags=(torch.Tag.out,)",
+        ),
+    ],
+)
+def test_the_fix_for_functionalization_leaves_out_what_the_schema_has(tmp_path: Path, schema: str, fix: str) -> None:
+    path = tmp_path / "scenario.yaml"
+    lines = f"  - def: {schema}\n  - {{impl: {schema.partition('(')[0]}, dispatch: PrivateUse1, debug: a/b.py:5}}\n"
+    path.write_text(f"claim: An alias.\nregistrations:\n{lines}", encoding="utf-8")
+    (finding,) = lint(path, select=("DL023",)).findings
+    assert finding.fix == fix

@@ -705,6 +705,14 @@ def test_a_custom_op_of_two_modules_is_one_finding() -> None:
     assert (answer.findings, answer.text) == ((), "1 operator: 0 trials passed, 1 failed (order below)")
 
 
+def test_an_alias_that_functionalization_refuses_is_named_by_lint_alone() -> None:
+    raised = (Raised("builtins.RuntimeError", "the output has alias annotations"),)
+    run = TrialRun(operator="own::op_", trial="functionalize", status="failed", raised=raised)
+    cause = Answer(code="WHY611", title="an output that aliases an input", cause="functionalization refuses own::op_")
+    answer = trials_answer([(run, cause)], ("module0",), whole=False, reported={("DL023", "own::op_")})
+    assert (answer.findings, answer.text) == ((), "1 operator: 0 trials passed, 1 failed (DL023 below)")
+
+
 BACKEND = """
 import numpy
 import torch

@@ -106,7 +106,7 @@ def trial_process(request: TrialRequest) -> Iterator[TrialProcess]:
 
 _REPEATS: Final = {
     **{"WHY103": "DL001", "WHY109": "DL001", "WHY212": "DL022"},
-    **{"WHY233": "order", "WHY401": "DL006", "WHY531": "DL010"},
+    **{"WHY233": "order", "WHY401": "DL006", "WHY531": "DL010", "WHY611": "DL023"},
 }
 """Causes of failed trials, and the rules of lint that report the same mistake."""
 

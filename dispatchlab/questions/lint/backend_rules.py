@@ -216,14 +216,12 @@ def _not_functionalized(subject: Subject, operators: Iterable[RecordedOperator])
             trouble = "its name says that it writes, but its schema does not: torch.compile may move or drop the call"
         else:
             continue
-        yield Found(
-            str(operator.name),
-            kernel.key,
-            f"{operator.schema} has a kernel for {kernel.key} from {owner(kernel.debug)}: {trouble}",
-            (kernel.debug, operator.debug),
-            cause=trouble,
-            fix="mark the written arguments, as in Tensor(a!), and return nothing, or return a copy without an alias",
-        )
+        fix = "return a copy without an alias" if aliases else "mark the written argument, as in Tensor(a!)"
+        if written and aliases:
+            tag = "inplace" if operator.name.name.endswith("_") else "out"
+            fix = f"return nothing (-> ()), or, if your PyTorch has this tag, define it with tags=(torch.Tag.{tag},)"
+        said = f"{operator.schema} has a kernel for {kernel.key} from {owner(kernel.debug)}: {trouble}"
+        yield Found(str(operator.name), kernel.key, said, (kernel.debug, operator.debug), cause=trouble, fix=fix)
 
 
 @rule("DL024")
