@@ -328,6 +328,11 @@ OF_WORDS: Final[Mapping[str, Callable[[Words], object]]] = {
     "all_keys": lambda words: listed(words.operator.kernels),
     "backend_name": lambda words: words.get("part") or words.get("module") or words.failure.device or "privateuseone",
     "base": lambda words: str(words["op"]).rpartition("::")[2],
+    "composites": lambda words: listed(
+        each.name
+        for name in dict.fromkeys(re.findall(r"[a-z]\w+", words["asserted"].partition(": ")[0]))
+        if (each := words.failure.registry.operator(f"aten::{name}")) and "CompositeImplicitAutograd" in each.kernels
+    ),
     "data_sized": lambda words: "get_ctx()" in words.failure.fake_body(words["op"]),
     "device_type": lambda words: (
         words.renamed or "privateuseone" if words["key"] == "PrivateUse1" else words["key"].lower()
@@ -355,6 +360,7 @@ OF_WORDS: Final[Mapping[str, Callable[[Words], object]]] = {
     "unaliased": lambda words: re.sub(r"\([a-z]\d*!?\)", "", words["refused"]),
     "work_keys": lambda words: listed(key for key in words.operator.backends if key not in ("Meta", "Tracer")),
 }
-"""Facts of other facts: `data_sized`, true if a run of the kernel showed that the size of its result depends on data;
-`formula_at`, the line of the backward; `forms`, the other forms of `stem`; `holding`, the attribute in which a class
-keeps its tensor; `names_there`, the operators of the namespace `ns`; `unaliased`, `refused` without aliases."""
+"""Facts of other facts: `composites`, the composite operators in the failing line; `data_sized`, true if a run of the
+kernel showed that the size of its result depends on data; `formula_at`, the line of the backward; `forms`, the other
+forms of `stem`; `holding`, the attribute in which a class keeps its tensor; `names_there`, the operators of the
+namespace `ns`; `unaliased`, `refused` without aliases."""
