@@ -21,7 +21,6 @@ from dispatchlab.lab.autograd_graph import Node
 from dispatchlab.lab.grad_mode import is_grad_enabled
 from dispatchlab.lab.kernels import tensors_in
 from dispatchlab.lab.lazy_elements import LAZY_BITS, held, meant
-from dispatchlab.lab.tensor_geometry import Calls
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.schema import OPTIONAL_TENSORS, TENSOR, ListType, OptionalType
@@ -179,7 +178,7 @@ def batched(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None
     """
     if not any(isinstance(one, batching.BatchedTensor) for one in tensors_in(_arguments(called, stack))):
         raise _refused(called, DispatchKey.Batched, "no argument is a batched tensor, as vmap makes them")
-    batching.batched_fallback(_calls(called))(called, stack)
+    batching.batched_fallback(lambda name: operator(called.dispatcher, f"aten::{name}"))(called, stack)
 
 
 # -- keys that refuse
@@ -240,10 +239,6 @@ python_dispatcher = _fails_outside(DispatchKey.PythonDispatcher, "this thread ha
 
 
 # -- what they share
-
-
-def _calls(called: Operator) -> Calls:
-    return lambda name: operator(called.dispatcher, f"aten::{name}")
 
 
 def _below(key: DispatchKey) -> DispatchKeySet:

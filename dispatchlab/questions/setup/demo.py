@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import NamedTuple
 
 from dispatchlab.call.operators import operator
-from dispatchlab.call.tensor import Tensor, tensor
+from dispatchlab.call.tensor import tensor
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.library import Library
 from dispatchlab.model.registration import Def, Impl
@@ -75,14 +75,11 @@ def _called(scenario: Scenario, order: Sequence[int]) -> Called:
             if isinstance(one, Def):
                 library.define(str(one.schema).removeprefix(f"{scenario.namespace}::"))
             if isinstance(one, Impl) and one.key is not None:
-                library.impl(one.operator, _times(RETURNS[one.debug]), one.key, debug=one.debug)
+                kernel = lambda x, factor=RETURNS[one.debug]: tensor(x.numpy() * factor)  # noqa: E731
+                library.impl(one.operator, kernel, one.key, debug=one.debug)
         dump = dispatcher.dump(name), dispatcher.dump_table(name)
         result = operator(dispatcher, name)(tensor([1.0]))
     return Called(tuple(order), float(result.numpy()[0]), dump)
-
-
-def _times(factor: float) -> Callable[[Tensor], Tensor]:
-    return lambda x: tensor(x.numpy() * factor)
 
 
 NEXT = (
