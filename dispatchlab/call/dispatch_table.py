@@ -43,7 +43,8 @@ def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet,
         "key": str(key),
         "available_keys": ", ".join(map(str, available)),
     }
-    there = _listed(_registered(entry))
+    own = [bit for bit, kernels in entry.kernels.items() if not kernels[0].kernel.is_fallthrough]
+    there = _listed(tuple(key_text(KEY_OF_BIT[bit]) for bit in sorted(own, key=DUMP_ORDER.__getitem__)))
     local = f'lib.impl("{entry.name.name}{"." if entry.name.overload else ""}{entry.name.overload}", kernel'
     if held is AMBIGUOUS:
         kind = ErrorKind.AMBIGUOUS_AUTOGRADOTHER
@@ -107,12 +108,6 @@ def _nothing_above_the_backend(entry: OperatorEntry, name: str, keys: DispatchKe
 # A call stops at a functionality key, such as AutogradNestedTensor, at which nothing is registered and no backend
 # fallback serves. A kernel there would have to do what the backend should do; so the advice is a kernel for the backend
 # of the arguments, unless there is one, and a fallthrough that lets calls go on to it. The highest backend decides.
-
-
-def _registered(entry: OperatorEntry) -> tuple[str, ...]:
-    """Return the keys at which the operator has its own kernels, including alias keys."""
-    bits = (bit for bit in sorted(entry.kernels, key=DUMP_ORDER.__getitem__))
-    return tuple(key_text(KEY_OF_BIT[bit]) for bit in bits if not entry.kernels[bit][0].kernel.is_fallthrough)
 
 
 def _listed(keys: Sequence[DispatchKey | str]) -> str:

@@ -77,6 +77,8 @@ def why(
         if not outcome.answer.failed:
             notes = {"UserWarning": "PyTorch warned of a missing autograd kernel", "WHY212": "a kernel returned None"}
             notes |= {"WHY421": "an operator wrote an undeclared argument", "WHY403": "a fake kernel is wrong"}
+            notes |= {"WHY431": "an operator did not write its argument", "WHY510": "a backward is wrong"}
+            notes |= {"WHY524": "a Function wrote its input without mark_dirty"}
             what = notes.get(outcome.answer.error.partition(":")[0] or outcome.answer.code, "it caught this exception")
             click.echo(f"dispatchlab why: the program ended well, but {what}", err=True)
         _show_and_exit(format, outcome.answer, outcome.exit_code or int(outcome.answer.failed))

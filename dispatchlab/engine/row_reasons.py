@@ -71,13 +71,12 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
         table=table,
         violations=violations(entry, fallbacks, semantics),
         skipped=tuple(map(str, semantics.keys_in(fallthroughs_without_row(entry, fallbacks, semantics)))),
-        by_rule=tuple(_NAMES[slot] for slot, held in actual.items() if _is_by_lab(held.registered)),
+        by_rule=tuple(_NAMES[slot] for slot, held in actual.items() if _module(held.registered).startswith(_LAYERS)),
     )
 
 
-def _is_by_lab(kernel: RegisteredKernel) -> bool:
-    module = getattr(kernel.kernel.function, "__module__", None)
-    return isinstance(module, str) and module.startswith(_LAYERS)
+def _module(kernel: RegisteredKernel) -> str:
+    return str(getattr(kernel.kernel.function, "__module__", None))
 
 
 @lru_cache(maxsize=256)

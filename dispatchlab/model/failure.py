@@ -36,6 +36,8 @@ EventKind: TypeAlias = Literal[
     "compiled",
     "called",
     "wrote undeclared",
+    "not marked dirty",
+    "drops keywords",
     "returned alias",
     "rule differs",
     "formula differs",

@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from dispatchlab.codegen.emit.generated_group import GeneratedGroup, GeneratedKey, Wrapper, generated_group
+from dispatchlab.codegen.emit.generated_group import GeneratedGroup, Wrapper, generated_group
 from dispatchlab.codegen.emit.python_source import debug_text, def_debug_text, inferred_schema, label, mark, module_text
 from dispatchlab.codegen.emit.python_text import text_literal
 from dispatchlab.codegen.read.groups import FunctionGroup
@@ -29,11 +29,14 @@ def scenario_of(generated: GeneratedGroup, file: str) -> Scenario:
     """
     group = generated.group
     namespace = group.out.name.namespace
-    defs = tuple(
-        Def(_bare(each.schema), tags=each.tags, debug=def_debug_text(generated, each, file)) for each in group.functions
-    )
-    blocks = [Block(namespace, BlockKind.FRAGMENT, defs)]
-    blocks += [_block(generated, key, file) for key in generated.keys if key.wrappers]
+    defs = []
+    for each in group.functions:
+        bare = FunctionSchema(each.schema.name.without_namespace, each.schema.arguments, each.schema.returns)
+        defs.append(Def(bare, tags=each.tags, debug=def_debug_text(generated, each, file)))
+    blocks = [Block(namespace, BlockKind.FRAGMENT, tuple(defs))]
+    for key in generated.keys:
+        impls = tuple(_impl(generated, wrapper, file) for wrapper in key.wrappers)
+        blocks += [Block(namespace, BlockKind.IMPL, impls, key=key.key)] if impls else []
     return Scenario(
         claim=f"The {len(blocks)} libraries that are generated for {group.functional.name} can be loaded in any order.",
         registrations=tuple(blocks),
@@ -42,20 +45,11 @@ def scenario_of(generated: GeneratedGroup, file: str) -> Scenario:
     )
 
 
-def _block(generated: GeneratedGroup, key: GeneratedKey, file: str) -> Block:
-    impls = tuple(_impl(generated, wrapper, file) for wrapper in key.wrappers)
-    return Block(generated.group.out.name.namespace, BlockKind.IMPL, impls, key=key.key)
-
-
 def _impl(generated: GeneratedGroup, wrapper: Wrapper, file: str) -> Impl:
     inferred = inferred_schema(wrapper.function)
     symint = is_symint_schema(inferred)
     kernel = Kernel(KernelForm.UNBOXED, inferred=inferred, signature=cpp_signature(inferred), symint=symint)
     return Impl(wrapper.function.name.without_namespace, None, kernel, debug_text(generated, wrapper, file))
-
-
-def _bare(schema: FunctionSchema) -> FunctionSchema:
-    return FunctionSchema(schema.name.without_namespace, schema.arguments, schema.returns)
 
 
 INDEX = "__init__.py"

@@ -56,7 +56,8 @@ def read_entry(fields: Fields, tags: frozenset[str]) -> NativeFunction | None:
         found = re.search(rf"(?<!\w){re.escape(culprit)}(?!\w)", node.text) if culprit else None
         fields.report(rule, node, message, hint, column=node.column_of(found.start()) if found else None)
     structured = fields.get(STRUCTURED, False)
-    delegate = _delegate(fields, schema)
+    named = _bare(fields, STRUCTURED_DELEGATE)
+    delegate = None if named is None else _operator(fields, named, named.text, 0, schema)
     manual = fields.get(MANUAL_KERNEL_REGISTRATION, False)
     kernels = read_dispatch(fields, schema, parts, structured=structured, delegates=delegate is not None, manual=manual)
     loops = read_ufunc(fields, structured=structured)
@@ -158,11 +159,6 @@ def _inherits(fields: Fields) -> str | None:
         fields.report(Rule.UNREADABLE_NAME, node, message)
         return None
     return _one_of(fields, node, node.text, META_BASES, "class for a meta class to inherit from")
-
-
-def _delegate(fields: Fields, schema: FunctionSchema) -> OperatorName | None:
-    node = _bare(fields, STRUCTURED_DELEGATE)
-    return None if node is None else _operator(fields, node, node.text, 0, schema)
 
 
 def _bare(fields: Fields, field: Field[Scalar]) -> Scalar | None:

@@ -61,7 +61,7 @@ def is_api_file(file: str) -> bool:
     return file.endswith((os.path.join("torch", "library.py"), os.path.join("_library", "custom_ops.py")))
 
 
-_RUNNERS = frozenset(("_pytest", "dispatchlab", "execnet", "pluggy", "pytest", "xdist"))
+_RUNNERS = frozenset(("__channelexec__", "_pytest", "dispatchlab", "execnet", "pluggy", "pytest", "xdist"))
 _OUTER, _INNER = 3, 3
 """How many lines of a chain are kept at either end."""
 
@@ -92,7 +92,8 @@ class CallSites:
             return replace(_site(first), by_torch=True)
         chain = [_site(first)]
         for frame in outside:
-            if chain[-1].on_import or self._runs_programs(frame):
+            module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+            if chain[-1].on_import or module in _RUNNERS:  # a program that runs other programs, such as pytest
                 break
             site = _site(frame)
             if not site.file.startswith(self._torch) and site != chain[-1]:
@@ -133,11 +134,6 @@ class CallSites:
             if not file.startswith(self._passed) and not self.is_standard(file):
                 yield frame
             frame = frame.f_back
-
-    def _runs_programs(self, frame: FrameType) -> bool:
-        """Return whether a frame belongs to a program that runs other programs, such as pytest."""
-        module = str(frame.f_globals.get("__name__", ""))
-        return module == "__channelexec__" or module.partition(".")[0] in _RUNNERS
 
 
 def _site(frame: FrameType) -> CallSite:

@@ -329,7 +329,8 @@ class Libraries:
     def library_maker(self, enclosing: EnclosingLibrary, number: int) -> MakeCall:
         """Return a call that makes a library without registrations."""
         make, mark = self._c._dispatch_library, self.mark
-        kind, namespace, key = enclosing.kind, self._namespace(enclosing.namespace), self.key_text(enclosing.key)
+        kind, key = enclosing.kind, self.key_text(enclosing.key)
+        namespace = "_" if enclosing.namespace is None else self.prefix + enclosing.namespace
         return lambda: make(kind, namespace, key, mark.file, mark.line(number))
 
     def call_on_library(self, call: Callable[[Any], None], enclosing: EnclosingLibrary, number: int) -> MakeCall:
@@ -407,9 +408,6 @@ class Libraries:
     def debug(self, number: int) -> str:
         """Return the debug text of the call with this number."""
         return self.mark.debug(number)
-
-    def _namespace(self, namespace: str | None) -> str:
-        return "_" if namespace is None else self.prefix + namespace
 
 
 def _stored(key: DispatchKey | None) -> DispatchKey:

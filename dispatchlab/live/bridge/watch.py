@@ -222,10 +222,6 @@ class RegistrationWatch:
             self._in_force[each.operator, each.key].remove(each)
         library.logged.clear()
 
-    def _known(self, library: Any) -> _WatchedLibrary:
-        """Return the C++ library of a `torch.library.Library`, which may be older than the watch."""
-        return self._libraries.setdefault(id(library.m), _WatchedLibrary(library.ns, library.dispatch_key))
-
     def _torch_library(
         self, function: TorchLibraryFunction, original: Callable[..., Any], library: Any, *arguments: Any, **named: Any
     ) -> object:
@@ -271,7 +267,7 @@ class RegistrationWatch:
         *,
         override: bool | None = None,
     ) -> object:
-        known = self._known(library)
+        known = self._libraries.setdefault(id(library.m), _WatchedLibrary(library.ns, library.dispatch_key))
         if self._inside.call is not None or known.custom_op is not None:
             return run()
         operator = name.rpartition("::")[2]

@@ -61,6 +61,8 @@ class ProgramWatch:
         self.events: list[Event] = []
         self.copied: Counter[str] = Counter()
         self.calls: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {}
+        self.functions: dict[str, Any] = {}
+        """The autograd.Functions of the program that were called."""
         self.states: set[tuple[str, str]] = set()
         self.unknown: set[str] = set()
         """The custom operators with `mutates_args="unknown"`."""

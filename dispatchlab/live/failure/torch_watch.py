@@ -13,7 +13,7 @@ import inspect
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -130,7 +130,12 @@ def watch_torch(watch: ProgramWatch) -> None:
     public, library, definition = torch().library, torch().library.Library, torch().library.CustomOpDef
     after(library, "define", lambda result, self, schema, *_, **__: watch.note("define", _named(self.ns, str(schema))))
     after(library, "_destroy", functools.partial(_note_destroyed, watch))
-    after(public, "custom_op", functools.partial(_note_unknown, watch))
+    ask = watch.unknown.add
+    after(
+        public,
+        "custom_op",
+        lambda _, name, *__, **options: ask(name if options.get("mutates_args") == "unknown" else ""),
+    )
     after(public, "_del_library", lambda result, *given: _note_released(watch, given[3], given[1]))
     _around(library, "impl", _impl, watch)
     after(library, "fallback", functools.partial(_note_fallback, watch))
@@ -146,6 +151,8 @@ def watch_torch(watch: ProgramWatch) -> None:
     entered, stack = functools.partial(_note_mode, watch, "TorchDispatchMode"), modes._get_current_dispatch_mode_stack
     after(modes.TorchDispatchMode, "__enter__", entered)
     after(torch().inference_mode, "__enter__", lambda *_: [entered(None, mode) for mode in stack()])
+    function = torch().autograd.Function
+    function.apply = classmethod(functools.partial(_apply, watch, function.apply.__func__))
     after(torch(), "compile", lambda result, *_, **__: watch.note("compiled", "torch.compile"))
     logging.getLogger("torch.export").addFilter(functools.partial(_note_log, watch))
 
@@ -219,10 +226,6 @@ def _note_released(watch: ProgramWatch, defs: set[str], impls: set[str]) -> None
 def _note_destroyed(watch: ProgramWatch, result: None, library: Any) -> None:
     watch.destroyed.update((*library._op_defs, *library._op_impls))
     _note_released(watch, library._op_defs, library._op_impls)
-
-
-def _note_unknown(watch: ProgramWatch, result: Any, name: str, *_: Any, mutates_args: Any = (), **__: Any) -> None:
-    watch.unknown.update([name] if mutates_args == "unknown" else ())
 
 
 def _note_formula(
@@ -400,6 +403,30 @@ def _keeping(watch: ProgramWatch, operator: str, key: str, fn: Any, options: dic
     return kernel
 
 
+def _apply(watch: ProgramWatch, apply: Callable[..., Any], function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Keep the arguments of the first calls of a Function of the program; note a write that autograd does not see."""
+    forward, name = getattr(inspect.unwrap(function.forward), "__code__", None), function.__name__
+    plain = not torch()._C._are_functorch_transforms_active()
+    if not plain or forward is None or not watch.is_users(forward.co_filename):
+        return apply(function, *args, **kwargs)
+    if name not in watch.functions:
+        backward = getattr(inspect.unwrap(function.backward), "__code__", forward)
+        watch.note("function", name, "Function", position_of(backward.co_filename, backward.co_firstlineno, name))
+        watch.functions[name] = function
+    keep_call(watch, name, args, kwargs)
+    graded = [each for each in args if isinstance(each, torch().Tensor) and each.requires_grad]
+    before = [each._version for each in graded]
+    result = apply(function, *args, **kwargs)
+    returned = torch().utils._pytree.tree_leaves(result) if torch().is_grad_enabled() else graded
+    for each, version in zip(graded, before, strict=True):
+        if each._version != version and not any(each is value for value in returned):
+            names = [*inspect.signature(function.forward).parameters][-len(args) :]
+            watch.note(
+                "not marked dirty", name, next(at for at, given in zip(names, args, strict=True) if given is each)
+            )
+    return result
+
+
 def watched_call(watch: ProgramWatch, operator: str, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a kernel, keep copies of its first arguments, and note undeclared writes of arguments."""
     before = keep_call(watch, operator, args, kwargs)
@@ -414,7 +441,10 @@ def watched_call(watch: ProgramWatch, operator: str, fn: Any, args: tuple[Any, .
         with suppress(Exception):
             _note_writes(watch, operator, before, (args, kwargs))
         with suppress(Exception):
-            _note_aliases(watch, operator, args, result)
+            names = [argument.name for argument in schema_of(operator).arguments]
+            shared = dict.fromkeys(aliases(schema_of(operator), zip(names, args, strict=False), result))
+            if shared.pop("another result", "") or shared:
+                watch.note("returned alias", operator, ", ".join(shared))
     return result
 
 
@@ -424,7 +454,7 @@ def _note_writes(watch: ProgramWatch, operator: str, before: Any, after: Any) ->
     old, new = ({**dict(zip(names, args, strict=False)), **kwargs} for args, kwargs in (before, after))
     declared = {argument.name: new.get(argument.name) for argument in schema.arguments if argument.is_write}
     changed = (name for name in new if name not in declared and not _same(old[name], new[name]))
-    writes = {name: value for name, value in declared.items() if _tensors_of(value)}
+    writes = {name: value for name, value in declared.items() if any(each.numel() for each in _tensors_of(value))}
     if not all(_same(old[name], value) for name, value in writes.items()):
         watch.wrote.add(operator)
     elif writes:
@@ -435,34 +465,29 @@ def _note_writes(watch: ProgramWatch, operator: str, before: Any, after: Any) ->
         watch.note("wrote undeclared", operator, ", ".join(written))
 
 
-def _note_aliases(watch: ProgramWatch, operator: str, args: tuple[Any, ...], result: Any) -> None:
-    """Note results that share the storage of an argument, although the schema says that they are new."""
-    schema = schema_of(operator)
-    results = result if isinstance(result, tuple | list) else (result,)
+def aliases(schema: Any, arguments: Iterable[tuple[str, Any]], result: Any) -> Iterator[str]:
+    """Return the argument, or `another result`, whose storage each result shares, though the schema says it is new."""
 
-    def storage(value: Any) -> int:
-        held = value.untyped_storage()
-        return int(held.data_ptr() or held._cdata)  # a backend in Python has no memory behind it
+    def storage(tensor: Any) -> int:
+        with suppress(NotImplementedError):  # a layout without one
+            held = tensor.untyped_storage()
+            return int(held.data_ptr() or held._cdata)  # a backend in Python has no memory behind it
+        return id(tensor)
 
-    storages = {
-        storage(value)
-        for value, returned in zip(results, schema.returns, strict=False)
-        if isinstance(value, torch().Tensor) and returned.alias_info is None and value.numel()
-    }
-    shared = [
-        argument.name
-        for argument, value in zip(schema.arguments, args, strict=False)
-        if isinstance(value, torch().Tensor) and storage(value) in storages
-    ]
-    if shared:
-        watch.note("returned alias", operator, ", ".join(shared))
+    held = {storage(tensor): name for name, value in arguments for tensor in _tensors_of(value) if tensor.numel()}
+    for returned, value in zip(schema.returns, result if isinstance(result, tuple | list) else (result,), strict=False):
+        for tensor in filter(lambda each: each.numel(), _tensors_of(value)):
+            name = held.get(storage(tensor), "")
+            held[storage(tensor)] = name or "another result"
+            if name and returned.alias_info is None:
+                yield name
 
 
 def _same(old: Any, new: Any) -> bool:
     if isinstance(old, list | tuple):
         return all(_same(*pair) for pair in zip(old, new, strict=False))
-    if not isinstance(old, torch().Tensor):
-        return True
+    if not isinstance(old, torch().Tensor) or old.device.type == torch()._C._get_privateuse1_backend_name():
+        return True  # a backend that is being written may copy nothing
     return bool(torch().equal(*(each.detach().cpu().nan_to_num() for each in (old, new))))  # not on a wrong backend
 
 
@@ -502,6 +527,7 @@ def copy_of(value: Any) -> Any:
     def copied(tensor: Any) -> Any:
         if tensor.numel() > _KEPT_NUMBERS or type(tensor) not in (torch().Tensor, torch().nn.Parameter):
             raise ValueError
-        return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        copy = tensor.detach().clone()
+        return copy.requires_grad_() if tensor.requires_grad else copy  # which functorch refuses
 
     return torch().utils._pytree.tree_map_only(torch().Tensor, copied, value)

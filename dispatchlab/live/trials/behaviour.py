@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.schema_check_mode import SchemaCheckMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from dispatchlab.live.failure.torch_watch import aliases
 from dispatchlab.live.trials.inputs import Inputs, NothingTriedError, emptied, gapped, tensors_of, transposed, varied
 from dispatchlab.live.trials.subject import NotNeededError, Subject, WrongResultError, difference, mismatch
 from dispatchlab.model.trial_run import NO_KERNEL
@@ -76,7 +77,10 @@ def _changed(subject: Subject) -> set[str]:
             raise AssertionError(f"{subject.name} wrote {', '.join(undeclared)}, which its schema does not say")
         _find_alias(subject, subject.named(other), result)
         changed |= written
-        for short in [] if subject.given else varied(inputs, _without_effect):
+        shorts = varied(
+            inputs, lambda one: [not one] if type(one) is bool else [0.0, 1.0] if type(one) is float else []
+        )
+        for short in () if subject.given else shorts:  # for which a kernel may return its argument
             subject.now, copied = short, short.copy()
             try:
                 _find_alias(subject, subject.named(copied), subject.call(copied))
@@ -96,31 +100,13 @@ def _changed(subject: Subject) -> set[str]:
     return changed
 
 
-def _without_effect(value: object) -> list[Any]:
-    """Return values for which a kernel may take a short way, and return its argument."""
-    return [not value] if isinstance(value, bool) else [0.0, 1.0] if isinstance(value, float) else []
-
-
 def _find_alias(subject: Subject, arguments: Sequence[tuple[str, Any]], result: Any) -> None:
     """Raise PyTorch's own error if a result shares memory with an argument or another result."""
-    held = {_storage(tensor): name for name, value in arguments for tensor in tensors_of(value)}
-    values = result if isinstance(result, list | tuple) else (result,)
-    for returned, value in zip(subject.op._schema.returns, values, strict=False):
-        for tensor in tensors_of(value):
-            name = held.setdefault(_storage(tensor), "")
-            if name and returned.alias_info is None and tensor.numel():
-                subject.watch.note("returned alias", subject.name, name)
-                text = "must not also be an input to this custom operator and (2) may not alias any inputs or returns"
-                of = f"{subject.op._opname} (with implementation in its kernel)"
-                raise RuntimeError(f"{of}: The output of this custom operator (1) {text}")
-            held[_storage(tensor)] = name or "another result"
-
-
-def _storage(tensor: Any) -> int:
-    try:
-        return int(tensor.untyped_storage()._cdata)
-    except NotImplementedError:  # a layout without one
-        return id(tensor)
+    for name in aliases(subject.op._schema, arguments, result):
+        subject.watch.note("returned alias", subject.name, name)
+        text = "must not also be an input to this custom operator and (2) may not alias any inputs or returns"
+        of = f"{subject.op._opname} (with implementation in its kernel)"
+        raise RuntimeError(f"{of}: The output of this custom operator (1) {text}")
 
 
 def fake(subject: Subject) -> None:

@@ -77,6 +77,15 @@ def function_of(op: Any, inputs: Inputs) -> tuple[Callable[..., Any], list[Any]]
     return function, tensors_of(inputs.values)
 
 
+def operator_of(function: Any, inputs: Inputs) -> tuple[str, Inputs]:
+    """Make an operator of an autograd.Function with the other arguments of a call; return its name and its inputs."""
+    apply, tensors = function_of(function.apply, inputs)
+    name, arguments = f"functions::{function.__name__}", [f"Tensor x{at}" for at in range(len(tensors))]
+    torch.library.define(name, f"({', '.join(arguments)}) -> Tensor[]")
+    torch.library.impl(name, "CompositeImplicitAutograd", lambda *given: tensors_of(apply(*given)))
+    return name, Inputs(tuple(tensors))
+
+
 def copy_of(tensor: Any) -> Any:
     """Return a tensor with its strides, and its offset in its storage, in memory of its own."""
     plain = type(tensor) is torch.Tensor and tensor.layout is torch.strided and not tensor.is_quantized

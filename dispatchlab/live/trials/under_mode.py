@@ -104,12 +104,9 @@ def _make_fx(op: Any, inputs: Inputs, seen: Seen, change: Callable[..., Any] = l
     return traced(*tensors)
 
 
-def _compiler(seen: Seen, title: str) -> Callable[..., Any]:
-    def compiler(module: Any, _: Any) -> Any:
-        seen[title] = _nodes(module.graph)
-        return module.forward
-
-    return compiler
+def _compiler(seen: Seen, title: str, module: Any, _: Any) -> Any:
+    seen[title] = _nodes(module.graph)
+    return module.forward
 
 
 def _aot(op: Any, inputs: Inputs, seen: Seen) -> Any:
@@ -117,9 +114,8 @@ def _aot(op: Any, inputs: Inputs, seen: Seen) -> Any:
     from torch._functorch.aot_autograd import aot_function
 
     function, tensors = function_of(op, inputs)
-    forward, backward = (
-        make_boxed_compiler(_compiler(seen, title)) for title in ("in the forward graph", "in the backward graph")
-    )
+    forward = make_boxed_compiler(partial(_compiler, seen, "in the forward graph"))
+    backward = make_boxed_compiler(partial(_compiler, seen, "in the backward graph"))
     result = aot_function(function, forward, backward)(*tensors)
     _run_backward(result)
     return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dispatchlab.codegen.emit.registrations import FunctionRegistrations, GeneratedKernel
+from dispatchlab.codegen.emit.registrations import FunctionRegistrations
 from dispatchlab.questions.native_functions.registrations import RegistrationReport
 from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.blocks import Block, Line
@@ -45,12 +45,8 @@ def _function_lines(selected: FunctionRegistrations, file: str) -> Iterator[Line
         yield Line("no kernel is generated", indent=2)
     width = max((len(str(kernel.key)) for kernel in selected.kernels), default=0)
     for kernel in selected.kernels:
-        yield Line(_kernel_text(kernel), indent=2, label=str(kernel.key), width=width + 2)
-
-
-def _kernel_text(kernel: GeneratedKernel) -> str:
-    what = f"calls {kernel.calls}" if kernel.calls and kernel.calls != kernel.name else str(kernel.body)
-    return f"{kernel.name} ({kernel.file}): {what}"
+        what = f"calls {kernel.calls}" if kernel.calls and kernel.calls != kernel.name else str(kernel.body)
+        yield Line(f"{kernel.name} ({kernel.file}): {what}", indent=2, label=str(kernel.key), width=width + 2)
 
 
 _NAMED = 8

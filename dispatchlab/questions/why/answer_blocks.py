@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dispatchlab.model.failure import Trial
 from dispatchlab.questions.why.diagnose import Answer
-from dispatchlab.views.blocks import Block, Inline, Line, good, quiet, strong
+from dispatchlab.views.blocks import Block, Line, good, quiet, strong
 from dispatchlab.views.formatting import escaped
 from dispatchlab.views.view import View
 
@@ -29,7 +28,9 @@ def answer_lines(answer: Answer) -> Iterator[Block]:
     yield Line((strong("cause: "), answer.cause))
     for trial in answer.fixes:
         first, *rest = trial.fix.text.splitlines()
-        yield Line((strong("fix: "), first, *_outcome(trial)))
+        why_not = quiet(f"(not tried: {trial.detail})") if trial.detail else ""
+        outcome = good("(tried: it works)") if trial.outcome == "works" else why_not
+        yield Line((strong("fix: "), first, *(("  ", outcome) if outcome else ())))
         yield from (Line(line, indent=5) for line in rest)
     yield from (Line((quiet("seen: "), fact)) for fact in answer.evidence)
     if answer.at is not None:
@@ -38,9 +39,3 @@ def answer_lines(answer: Answer) -> Iterator[Block]:
         yield Line((quiet("error: "), answer.error))
     if answer.code:
         yield Line(quiet(f"{answer.code} {answer.title}; more: dispatchlab rule {answer.code}"))
-
-
-def _outcome(trial: Trial) -> tuple[Inline, ...]:
-    if trial.outcome == "works":
-        return ("  ", good("(tried: it works)"))
-    return ("  ", quiet(f"(not tried: {trial.detail})")) if trial.detail else ()

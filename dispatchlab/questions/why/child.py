@@ -25,11 +25,12 @@ from dispatchlab.live.failure.program_watch import CHILDREN, ProgramWatch, event
 from dispatchlab.live.failure.torch_watch import after, start
 from dispatchlab.model.failure import Fix, Trial
 from dispatchlab.questions.why.diagnose import Answer
-from dispatchlab.questions.why.exception import UNTRIED_FAKE, why_exception
+from dispatchlab.questions.why.exception import UNTRIED, why_exception
 from dispatchlab.views.formatting import counted
 
 _REPEATED = re.compile(r"((?:  File .*\n(?:    .*\n)*){1,9}?)\1{3,}")  # frames of a traceback, as of a recursion
 _AGAIN_S = 300
+_TRIED = ("WHY403", "WHY431", "WHY510", "WHY524")  # what only trials find
 _AGAIN = """\
 {}
 import runpy, sys
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     except SystemExit as ended:
         error = ended.__context__ or watch.shown or ended if ended.code else _warning(watch)
         answer = _answer(error, watch, rest) if error and "torch" in sys.modules else None
-        known = answer is not None and (answer.code == "WHY403" or str(error) != UNTRIED_FAKE)
+        known = answer is not None and (answer.code in _TRIED or str(error) != UNTRIED)
         if answer and known and answer.code not in ("", "WHY919") and (ended.code or answer.dispatcher):
             line = "" if "UserWarning: an operator " in answer.error else answer.error
             Path(answer_file).write_bytes(pickle.dumps(replace(answer, failed=bool(ended.code), error=line)))
@@ -74,8 +75,8 @@ def _warning(watch: ProgramWatch) -> BaseException | None:
     texts += ["an operator returned None" for event in watch.events if event.detail.startswith("NoneType\n")]
     at = watch.shown.__traceback__ if watch.shown else None  # its outermost frame is the one that caught it
     caught = watch.shown if at is not None and watch.is_users(at.tb_frame.f_code.co_filename) else None
-    untried = any(event.kind == "register_fake" for event in watch.events)
-    return UserWarning(texts[0]) if texts else caught or (UserWarning(UNTRIED_FAKE) if untried else None)
+    untried = any(event.kind in ("custom_op", "impl", "function") for event in watch.events)
+    return UserWarning(texts[0]) if texts else caught or (UserWarning(UNTRIED) if untried else None)
 
 
 def _run(program: Sequence[str]) -> None:
@@ -113,8 +114,8 @@ def _show(error: BaseException) -> None:
 
 
 def _once(repeated: re.Match[str]) -> str:
-    frames = counted(repeated[1].count("  File "), "frame")
-    return f"{repeated[1]}  [Previous {frames} repeated {len(repeated[0]) // len(repeated[1]) - 1} more times]\n"
+    frames, times = counted(repeated[1].count("  File "), "frame"), len(repeated[0]) // len(repeated[1]) - 1
+    return f"{repeated[1]}  [Previous {frames} repeated {times} more times]\n"
 
 
 def _answer(error: BaseException, watch: ProgramWatch, program: Sequence[str]) -> Answer:

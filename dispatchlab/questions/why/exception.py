@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from itertools import chain
+from time import monotonic
 from types import TracebackType
 from typing import Any, Final
 
@@ -27,11 +28,11 @@ from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.why.answer_blocks import why_view
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 
-_LONGEST_S: Final = 10.0
+_LONGEST_S: Final = {False: 20.0, True: 2.0}  # of all trials; true if the program ended well
 _OF_SHAPES: Final = re.compile(r"shape|size|dim|mat1|dtype|must be long|scalar type", re.IGNORECASE)
 _TRACED: Final = re.compile(r"fake_tensor|_dynamo|_inductor|_functorch")
 
-UNTRIED_FAKE: Final = "an operator of a program that ended well has a fake kernel"
+UNTRIED: Final = "an operator of a program that ended well is not tried"
 
 
 def why_exception(
@@ -78,41 +79,46 @@ def _failed_trials(error: BaseException, stack: Sequence[str], watch: ProgramWat
 
     The trials take the arguments of the operator's first call, or of a call that Dynamo traced.
     """
+    ended_well, events = str(error) == UNTRIED, watch.events
     todo: list[tuple[EventKind, str, Event]] = []
-    traced = bool(_OF_SHAPES.search(str(error)) and _TRACED.search(" ".join(stack)))
-    if isinstance(error, AssertionError):
-        traced |= any(event.kind == "compiled" for event in watch.events)
-        todo += [("rule differs", "vmap", event) for event in watch.events if event.detail == "FuncTorchBatched"]
-        todo += [("formula differs", "backward", event) for event in watch.events if event.detail == "backward"]
-        silent = (each for each in watch.events if each.kind == "wrote nothing" and each.subject not in watch.wrote)
+    traced, compiled = _OF_SHAPES.search(str(error)) and _TRACED.search(" ".join(stack)), False
+    if isinstance(error, AssertionError) or ended_well:
+        compiled = any(event.kind == "compiled" for event in events)
+        todo += [("formula differs", "backward", each) for each in events if each.detail in ("backward", "Function")]
+        silent = [each for each in events if each.kind == "wrote nothing" and each.subject not in watch.wrote]
         todo += [("wrote nothing", "schema", event) for event in silent]
-        todo += [("ignores strides", "call", event) for event in watch.events if event.kind in ("custom_op", "impl")]
-    if traced or str(error) == UNTRIED_FAKE:
-        todo += [("fake differs", "fake", event) for event in watch.events if event.kind == "register_fake"]
+    if isinstance(error, AssertionError):
+        todo += [("rule differs", "vmap", event) for event in events if event.detail == "FuncTorchBatched"]
+        todo += [("ignores strides", "call", event) for event in events if event.kind in ("custom_op", "impl")]
+    if traced or compiled or ended_well:
+        todo += [("fake differs", "fake", event) for event in events if event.kind == "register_fake"]
+    strides, end = "stride" in str(error) or (ended_well and compiled), monotonic() + _LONGEST_S[ended_well]
     for kind, trial, event in todo if hasattr(os, "fork") else ():
         calls = chain[Any](watch.calls.get(event.subject, ()), calls_of(event.subject, error))
         if (call := next(calls, None)) is None:
             continue
         with suppress(TimeoutError, CopyEndedError):
-            found = in_a_copy(partial(_run_trial, trial, event.subject, call, watch), _LONGEST_S)
-            shown = ": (shape|dtype|strides)" if "stride" in str(error) else ": (shape|dtype)"
-            if found.error.startswith("WrongResultError") and (trial != "fake" or re.search(shown, found.error)):
+            found = in_a_copy(partial(_run_trial, trial, event.subject, call, watch), end - monotonic())
+            shown = f": (shape|dtype{'|strides' * strides})" if trial == "fake" else ""
+            if found.error.startswith("WrongResultError") and re.search(shown, found.error):
                 detail = event.detail if trial == "schema" else re.split(r": |gives (?=a slope)", found.error)[-1]
                 yield Event(kind, event.subject, detail, event.at)
 
 
-def _run_trial(trial: str, name: str, call: Call | tuple[Any, Any], watch: ProgramWatch) -> TrialRun:
+def _run_trial(trial: str, name: str, call: Any, watch: ProgramWatch) -> TrialRun:
     """Run a trial with the arguments of a call; this makes tensors, so it runs in a copy of the process."""
-    from dispatchlab.live.trials.inputs import Inputs
+    from dispatchlab.live.trials.inputs import Inputs, operator_of, varied
     from dispatchlab.live.trials.subject import Subject
     from dispatchlab.live.trials.trials import run_trial
 
-    inputs = [Inputs(*(call.real(0, 0) if isinstance(call, Call) else call))]
-    subject = Subject(name, watch, given=inputs, inputs=[*inputs], most=1)
+    inputs, function = Inputs(*(call.real(0, 0) if isinstance(call, Call) else call)), watch.functions.get(name)
+    operator, inputs = (name, inputs) if function is None else operator_of(function, inputs)
+    subject = Subject(operator, watch, given=[inputs], inputs=[inputs], most=1)
     if trial == "schema" and not isinstance(call, Call):  # values that it writes, if these were right as they are
         watch.unknown.add(name)
-        others = (Inputs(*Call(None, *call).real(seed, 0)) for seed in (0, 1, 2, 100, -100))
-        subject.inputs = [*filter(subject.takes, others)]
+        seeds = [Inputs(*Call(None, *call).real(seed, 0)) for seed in (0, 1, 2, 100, -100)]
+        others = (each for one in seeds for each in varied(one, lambda flag: [flag is False] * isinstance(flag, bool)))
+        subject.inputs = [*filter(subject.takes, (*seeds, *others))]
     return run_trial(subject, trial)
 
 

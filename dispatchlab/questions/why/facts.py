@@ -48,7 +48,9 @@ OF_FAILURE: Final[Mapping[str, Callable[[Failure], str]]] = {
     "lines": lambda failure: " ".join(frame.text for frame in failure.frames),
     "near": lambda failure: f" ({failure.at}: `{failure.at.text}`)" if failure.at and failure.at.text else "",
     "place": lambda failure: str(failure.at or ""),
-    "program": lambda failure: "".join(getlines(failure.at.file)) if failure.at else "",
+    "program": lambda failure: "".join(
+        getlines(next((at.file for at in (failure.at, *(e.at for e in failure.events)) if at), ""))
+    ),
     "raised": lambda failure: "".join(raised.line for raised in failure.chain[:1]),
     "raised_in": lambda failure: failure.stack[-1] if failure.stack else "",
     "version": lambda failure: failure.registry.version,

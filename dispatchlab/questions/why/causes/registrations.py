@@ -42,21 +42,17 @@ def bad_schema(words: Words) -> Mapping[str, object]:
     message = r"(?:\w+Error: )?\n?([^\n]+):\n([^\n]*\([^\n]*)(?:\n( *)~* *<--- HERE)?"
     what, text, indent = found.groups("") if (found := words.failure.search(message)) is not None else ("", "", "")
     word = re.match(r"[\w.]+", text[len(indent) :]) if indent else None
-    schema, better = text.strip(), _better(text.strip())
+    schema = better = text.strip()
+    words_of_schemas = (files(__package__ or "") / "schema_words.toml").read_text(encoding="utf-8")
+    for wrong, right in tomllib.loads(words_of_schemas).items():
+        better = re.sub(wrong, right, better)
+    better += " -> Tensor" * ("->" not in better and better.endswith(")"))
     return saw(
         wrong_schema=schema,
         what=what.strip().partition(". Common")[0].removesuffix(" here"),
         word=word[0] if word else "",
         better=better if better != schema else "",
     )
-
-
-def _better(schema: str) -> str:
-    """Return a schema with the usual words instead of wrong words."""
-    words = (files(__package__ or "") / "schema_words.toml").read_text(encoding="utf-8")
-    for wrong, right in tomllib.loads(words).items():
-        schema = re.sub(wrong, right, schema)
-    return schema if "->" in schema or not schema.endswith(")") else f"{schema} -> Tensor"
 
 
 @looks_for("WHY211")
