@@ -236,3 +236,8 @@ def test_the_tests_of_the_workflow_run_after_a_finding_and_an_upload_alone_needs
 def test_the_root_of_the_file_system_is_a_checkout_like_any_folder() -> None:
     root = Path(Path.cwd().anchor)
     assert find_checkout(root).root == root
+
+
+def test_the_action_installs_what_the_workflow_installs() -> None:
+    action = (Path(__file__).parent.parent / "action.yml").read_text(encoding="utf-8")
+    assert f"    default: {REPOSITORY}  # no index has a release\n" in action
