@@ -45,8 +45,8 @@ def trace(
     signal such as SIGABRT ends the process; then a note names the call that was running. The exit code is the exit
     code of the program, or 1 if the program raises.
 
-    Options come before FILE.py. For a PyTorch program, shows the calls of its main thread: calls of torch.ops, and
-    calls that a TorchDispatchMode sees. Reads the kernels from the slots in memory.
+    Options come before FILE.py. For a PyTorch program, shows the calls of its main thread. Reads the kernels from the
+    slots in memory.
 
     \b
     Examples:

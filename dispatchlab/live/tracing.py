@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -12,25 +12,26 @@ from time import monotonic_ns
 from typing import Any, Self
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.live.bridge.record_function import CallObserver, Value
 from dispatchlab.live.bridge.running_keys import raw_bits
 from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.live.bridge.wrapped_functions import WrappedFunctions
+from dispatchlab.live.introspection.queries import look_at
 from dispatchlab.live.introspection.site_log import registrations_logged
 from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import BACKENDS, DispatchKey
+from dispatchlab.model.names import name_of
+from dispatchlab.model.snapshot import Snapshot
 
 # Note [Where calls are seen]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# A call of `torch.ops` is seen where Python makes it. Every other call is seen by a `TorchDispatchMode`: it runs at the
-# key Python, below autograd, and PyTorch keeps what the thread included and excluded when the call was made, so the
-# whole set of the call is known there. The mode then hands the call on with the set that is left below Python, which
-# is the set of the last hop. What has decomposed above the mode, as most operators with a kernel for
-# CompositeImplicitAutograd do, is seen by its parts alone, unless Python has called it by name.
+# A `CallObserver` sees each call with the key sets of a plain run, and the redispatches of Python are seen where Python
+# makes them. Other redispatches follow the rules of PyTorch's own kernels. A call that finds no kernel is not observed;
+# if Python makes it by name, it is seen where it fails.
 #
-# While the mode has a call, it is off, and what PyTorch's own kernels call is not seen. A package's kernel runs under a
-# `TorchFunctionMode`, which turns the other mode on for each function of PyTorch that the kernel calls. It cannot be on
-# for the kernel itself: where a mode is on, PyTorch runs the Python kernel that was registered last for the key of
-# the one in the slot, though it was released (python_registrations_ in torch/csrc/utils/python_dispatch.cpp).
+# Where calls cannot be observed, a `TorchDispatchMode` sees them: it runs at the key Python, below autograd. PyTorch
+# has kept what the thread included and excluded at the call, so the whole set of the call is known there. While the
+# mode has a call, it is off: the calls of kernels are not seen, nor what has decomposed above the mode.
 
 
 class TorchTraceError(DispatchLabError):
@@ -43,14 +44,15 @@ class TorchTraceError(DispatchLabError):
 
 @dataclass(slots=True)
 class RecordedCall:
-    """A call of an operator.
+    """A call of an operator, or a redispatch that Python makes.
 
     Args:
         operator: its name, with the overload.
         each: the keys of each argument that has keys, by the name of the argument.
         included, excluded: the keys that the thread included and excluded at the call.
+        handed: the key set that a redispatch handed over; None for a call.
+        backend: the backend that the options choose; None if it is not known.
         began_ns, ended_ns: the time since the recording began; no end while the call is running.
-        below: the key set of its last redispatch; None if the call did not reach the mode.
         error: its exception, as `kind: message` on one line.
         inside: the calls that it made.
     """
@@ -59,9 +61,10 @@ class RecordedCall:
     each: Mapping[str, DispatchKeySet]
     included: DispatchKeySet
     excluded: DispatchKeySet
-    began_ns: int
+    handed: DispatchKeySet | None = None
+    backend: DispatchKey | None = None
+    began_ns: int = 0
     ended_ns: int | None = None
-    below: DispatchKeySet | None = None
     error: str | None = None
     inside: list[RecordedCall] = field(default_factory=list)
 
@@ -69,201 +72,210 @@ class RecordedCall:
 class CallRecorder:
     """A recorder of one thread's calls inside a `with` block. See Note [Where calls are seen].
 
+    It looks at each operator of a program at its first call, because the program can release the operator.
+
     Args:
         limit: the number of calls to keep; later calls are only counted.
+        by_mode: whether a mode sees the calls, also where they can be observed.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, by_mode: bool = False) -> None:
         self.calls: list[RecordedCall] = []
+        self.looked_at: dict[str, Snapshot] = {}
         self.count = 0
-        self.has_handlers = False
+        self.by_mode = by_mode
         self.thread = threading.current_thread()
         self._limit = limit
         self._started_ns = monotonic_ns()
-        self._open: list[RecordedCall] = []
-        self._handing_on: object = None
-        self._by_name, self._log = WrappedFunctions(), registrations_logged()
-        torch()
-        self._modes: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode
+        self._open: list[RecordedCall | None] = []  # None for what is not an operator
+        self._raised: list[RecordedCall] = []
+        self._wrapped, self._log = WrappedFunctions(), registrations_logged()
+        self._observer = CallObserver(self._began, self._ended, self._failed)
+        modes: Any = (torch(), import_module("torch.utils._python_dispatch"))[1].TorchDispatchMode
 
         def seen(_: object, *of: Any) -> object:
             return self._seen(*of)
 
-        def function(_: object, *of: Any) -> object:
-            return self._function(*of)
-
         methods = {"__torch_dispatch__": seen, "supports_higher_order_operators": True}
-        self._mode = type("Mode", (self._modes,), methods)()
-        self._functions = type("Functions", (torch().overrides.TorchFunctionMode,), {"__torch_function__": function})()
+        self._mode = type("Mode", (modes,), methods)()
 
     def __enter__(self) -> Self:
         if _running:
             raise TorchTraceError("another trace is on, and there can be one at a time")
         _running.append(self)
         self.thread = threading.current_thread()
-        for kind, around in zip(_operators(), (self._called, self._packet_called), strict=True):
-            self._by_name.wrap(kind, "__call__", around)
-        self._by_name.wrap(self._modes, "__enter__", self._mode_entered)
         self._log.__enter__()
-        self._mode.__enter__()
+        self.by_mode = self.by_mode or not self._observer.start()
+        if self.by_mode:
+            self._mode.__enter__()
+        else:
+            self._wrapped.wrap(torch()._ops.OpOverload, "redispatch", self._redispatched)
+            for kind in (torch()._ops.OpOverload, torch()._ops.OpOverloadPacket):
+                self._wrapped.wrap(kind, "__call__", self._called)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._mode.__exit__(*error)
+        self.stop()
+        if self.by_mode:
+            self._mode.__exit__(*error)
         self._log.__exit__(None, None, None)
-        self._by_name.put_back()
+        self._wrapped.put_back()
         _running.clear()
 
-    def _mode_entered(self, original: Callable[..., Any], mode: Any) -> object:
-        self.has_handlers |= mode is not self._mode and _is_of_program(type(mode))
-        return original(mode)
+    def stop(self) -> None:
+        """Observe no further call."""
+        self._observer.stop()
 
-    def _packet_called(self, original: Callable[..., Any], packet: Any, *arguments: Any, **named: Any) -> object:
-        name = packet._qualified_op_name
-        if self._handing_on is packet:
-            self._handing_on = None
-            return original(packet, *arguments, **named)
+    # -- calls that are observed
+
+    def _began(self, name: str, overload: str, last_values: Callable[[int], list[Value]]) -> None:
+        names = _argument_names(name, overload)
+        if names is None:
+            self._open.append(None)
+            return
+        full_name = f"{name}.{overload}" if overload else name
+        if not name.startswith("aten::") and full_name not in self.looked_at:
+            ((self.looked_at[full_name], _),) = look_at((name_of(full_name),))
+        values = dict(zip(names, last_values(len(names)), strict=True))
+        each = {name: keys for name, value in values.items() if (keys := model_set(self._observer.keys(value)))}
+        self._begin(RecordedCall(full_name, each, *_thread_keys(), backend=_backend_of(values)))
+
+    def _ended(self, *, raised: bool) -> None:
+        call = self._open.pop()
+        if call is not None:
+            call.ended_ns = monotonic_ns() - self._started_ns
+            if raised:
+                self._raised.append(call)
+
+    def _failed(self, error: BaseException | None) -> None:
+        while self._raised:
+            self._raised.pop().error = "an exception that C++ caught" if error is None else _error_text(error)
+
+    def _called(self, original: Callable[..., Any], called: Any, *arguments: Any, **named: Any) -> object:
+        """Note a call by name that finds no kernel."""
+        count = self.count
         try:
-            overloads = packet._overload_names
-            overload = (
-                overloads[0] if len(overloads) == 1 else bindings()._jit_resolve_packet(name, *arguments, **named)
-            )
-            operator = getattr(packet, overload or "default")
-        except (AttributeError, RuntimeError, TypeError):  # no overload takes these
-            return original(packet, *arguments, **named)
-        return self._noted(operator, lambda: original(packet, *arguments, **named), arguments, named)
+            return original(called, *arguments, **named)
+        except (NotImplementedError, RuntimeError) as error:
+            name = getattr(called, "_qualified_op_name", None) or called._schema.name
+            unseen = self.count == count and threading.current_thread() is self.thread
+            if unseen and not str(error).startswith(f"{name}()"):  # else the arguments do not fit its schema
+                with suppress(AttributeError, RuntimeError, TypeError):
+                    self._begin(_call_of(called, arguments, named, error=_error_text(error)))
+                    self._open.pop()
+            raise
 
-    def _called(self, original: Callable[..., Any], operator: Any, *arguments: Any, **named: Any) -> object:
-        return self._noted(operator, lambda: original(operator, *arguments, **named), arguments, named)
+    def _redispatched(self, original: Callable[..., Any], operator: Any, keys: Any, *of: Any, **named: Any) -> object:
+        if threading.current_thread() is not self.thread:
+            return original(operator, keys, *of, **named)
+        with self._during(RecordedCall(operator.name(), {}, *_thread_keys(), handed=model_set(raw_bits(keys)))):
+            return original(operator, keys, *of, **named)
 
-    def _noted(
-        self, operator: Any, run: Callable[[], object], arguments: tuple[object, ...], named: Mapping[str, object]
-    ) -> object:
-        """Note a call that Python makes by name."""
-        if self._handing_on is operator or threading.current_thread() is not self.thread:
-            self._handing_on = None
-            return run()
-        inside = self._open and self._open[-1].below is not None
-        with bindings()._RestorePythonTLSSnapshot() if inside else nullcontext():
-            call = _new_call(operator, arguments, named)
-        with self._during(call):
-            return run()
+    # -- calls that a mode sees
 
     def _seen(
-        self,
-        operator: Any,
-        types: Sequence[type],
-        arguments: tuple[object, ...] = (),
-        named: Mapping[str, object] | None = None,
+        self, operator: Any, _: object, arguments: tuple[object, ...] = (), named: Mapping[str, object] | None = None
     ) -> object:
         """Note a call that reached the mode, and pass it on."""
         named = named or {}
-        self.has_handlers |= any(map(_is_of_program, types))
         if not isinstance(operator, torch()._ops.OpOverload):  # a higher-order operator, which has no key set
             return operator(*arguments, **named)
-        below = _set_below(operator, arguments, named)
-        if not self._is_of_last(operator):
-            with bindings()._RestorePythonTLSSnapshot():
-                call = _new_call(operator, arguments, named)
-            with self._during(call):
-                call.below = model_set(raw_bits(below))
-                return self._handed_on(operator, types, below, arguments, named)
-        self._open[-1].below = model_set(raw_bits(below))
-        return self._handed_on(operator, types, below, arguments, named)
-
-    def _is_of_last(self, operator: Any) -> bool:
-        """Return whether the mode's call is the call that Python made by name."""
-        last = self._open[-1] if self._open else None
-        return last is not None and last.operator == operator.name() and last.below is None and not last.inside
-
-    def _handed_on(
-        self, operator: Any, types: object, below: Any, arguments: tuple[object, ...], named: Mapping[str, object]
-    ) -> object:
-        if types or operator.namespace in _OWN_NAMESPACES or not raw_bits(below):
-            self._handing_on = operator
+        with bindings()._RestorePythonTLSSnapshot():
+            call = _call_of(operator, arguments, named)
+        call.included -= DispatchKeySet.of(DispatchKey.Python, DispatchKey.PythonTLSSnapshot)
+        with self._during(call):
             return operator(*arguments, **named)
-        with self._functions:
-            return operator.redispatch(below, *arguments, **named)
 
-    def _function(
-        self,
-        function: Any,
-        types: object,
-        arguments: tuple[object, ...] = (),
-        named: Mapping[str, object] | None = None,
-    ) -> object:
-        """Call a function of PyTorch for a kernel of a package, with the mode on."""
-        if isinstance(function, _operators()):  # which was noted where Python called it
-            self._handing_on = function
-        with self._mode:
-            return function(*arguments, **(named or {}))
+    # -- both
 
-    @contextmanager
-    def _during(self, call: RecordedCall) -> Iterator[None]:
+    def _begin(self, call: RecordedCall) -> None:
         self.count += 1
         call.began_ns = monotonic_ns() - self._started_ns
         if self.count <= self._limit:
-            (self._open[-1].inside if self._open else self.calls).append(call)
+            around = next((each for each in reversed(self._open) if each is not None), None)
+            (self.calls if around is None else around.inside).append(call)
         self._open.append(call)
+
+    @contextmanager
+    def _during(self, call: RecordedCall) -> Iterator[None]:
+        self._begin(call)
         try:
             yield
         except BaseException as error:
-            first, *_ = str(error).splitlines() or [""]
-            call.error = f"{type(error).__name__}: {first}"
+            call.error = _error_text(error)
             raise
         finally:
             self._open.pop()
             call.ended_ns = monotonic_ns() - self._started_ns
 
 
-@cache
-def _operators() -> tuple[type, ...]:
-    return torch()._ops.OpOverload, torch()._ops.OpOverloadPacket
-
-
 _running: list[CallRecorder] = []
-_OWN_NAMESPACES = frozenset(("aten", "c10d", "prim", "prims", "profiler", "quantized", "mkldnn", "sparse"))
-_OF_MODES = DispatchKeySet.of(DispatchKey.Python, DispatchKey.PythonTLSSnapshot)
 
 
-def _is_of_program(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] != "torch"
+def _error_text(error: BaseException) -> str:
+    first, *_ = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {first}"
 
 
-def _new_call(operator: Any, arguments: tuple[object, ...], named: Mapping[str, object]) -> RecordedCall:
+def _call_of(called: Any, arguments: Sequence[object], named: Mapping[str, object], error: str = "") -> RecordedCall:
+    """Return a call that Python makes.
+
+    Args:
+        called: the operator, or a packet.
+    """
+    if hasattr(called, "_overload_names"):
+        name, overloads = called._qualified_op_name, called._overload_names
+        overload = overloads[0] if len(overloads) == 1 else bindings()._jit_resolve_packet(name, *arguments, **named)
+        called = getattr(called, overload or "default")
+    values = {**dict(zip((each.name for each in called._schema.arguments), arguments, strict=False)), **named}
+    each = {name: keys for name, value in values.items() if (keys := _keys_of(value))}
+    return RecordedCall(called.name(), each, *_thread_keys(), error=error or None)
+
+
+def _thread_keys() -> tuple[DispatchKeySet, DispatchKeySet]:
+    """Return the keys that the thread includes and excludes."""
     c = bindings()
-    names = [argument.name for argument in operator._schema.arguments]
-    values = {**dict(zip(names, arguments, strict=False)), **named}
-    each = {name: keys for name, value in values.items() if (keys := model_set(raw_bits(_keys_of(value))))}
-    included, excluded = c._dispatch_tls_local_include_set(), c._dispatch_tls_local_exclude_set()
-    here = model_set(raw_bits(included)) - _OF_MODES, model_set(raw_bits(excluded))
-    return RecordedCall(operator.name(), each, *here, 0)
+    sets = c._dispatch_tls_local_include_set(), c._dispatch_tls_local_exclude_set()
+    return model_set(raw_bits(sets[0])), model_set(raw_bits(sets[1]))
 
 
-def _set_below(operator: Any, arguments: tuple[object, ...], named: Mapping[str, object]) -> Any:
-    """Return the key set with which a call continues below the mode."""
-    c = bindings()
-    keys = c._dispatch_tls_local_include_set() | _keys_of((*arguments, *named.values()))
-    keys = (keys - c._dispatch_tls_local_exclude_set()) & c._dispatch_keyset_full_after(c.DispatchKey.Python)
-    selects = c._dispatch_has_kernel_for_dispatch_key(operator.name(), "BackendSelect")
-    return keys if selects else keys - c.DispatchKeySet(c.DispatchKey.BackendSelect)
+_names: dict[tuple[str, str], tuple[str, ...]] = {}
 
 
-def _keys_of(value: object) -> Any:
-    """Return the keys of the tensors in a value."""
-    c = bindings()
-    found = c.DispatchKeySet(c.DispatchKey.Undefined)
-    for tensor in _tensors(value):
-        found = found | c._dispatch_keys(tensor)
+def _argument_names(name: str, overload: str) -> tuple[str, ...] | None:
+    """Return the names of an operator's arguments; None if it is not an operator."""
+    found = _names.get((name, overload))
+    if found is None and "::" in name:
+        try:
+            schema = bindings()._dispatch_find_schema_or_throw(name, overload).schema()
+        except RuntimeError:
+            return None
+        found = tuple(argument.name for argument in schema.arguments)
+        if name.startswith("aten::"):  # a program can define another operator again, with other arguments
+            _names[name, overload] = found
     return found
 
 
-def _tensors(value: object) -> Iterator[object]:
+_DEVICES = {0: DispatchKey.CPU, 1: DispatchKey.CUDA, 14: DispatchKey.Meta}
+_QUANTIZED = (12, 13, 14, 16, 17)
+
+
+def _backend_of(values: Mapping[str, Value]) -> DispatchKey | None:
+    """Return the backend that dtype, layout and device choose; None if it is not known."""
+    given = {name: values[name][0] for name in ("dtype", "layout", "device") if values.get(name, (0, 0))[1]}
+    if given.get("layout") or given.get("dtype") in _QUANTIZED:
+        return None
+    return _DEVICES.get(given.get("device", 0) & 0xFF)
+
+
+def _keys_of(value: object) -> DispatchKeySet:
+    """Return the keys of the tensors in a value."""
     if isinstance(value, torch().Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for element in value:
-            yield from _tensors(element)
+        return model_set(raw_bits(bindings()._dispatch_keys(value)))
+    found = DispatchKeySet()
+    for element in value if isinstance(value, list | tuple) else ():
+        found |= _keys_of(element)
+    return found
 
 
 @cache

@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 
 from dispatchlab.call.trace import TracedCall
+from dispatchlab.live.bridge import record_function
 from dispatchlab.live.bridge.running_keys import raw_bits
 from dispatchlab.live.tracing import TorchTraceError, model_set
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.questions.trace.torch_trace import HANDLERS, TorchTrace
+from dispatchlab.questions.trace.torch_trace import BY_MODE, NO_BACKEND, TorchTrace
 
 torch: Any = pytest.importorskip("torch")
 
@@ -46,39 +47,18 @@ def profiled(program: Path) -> Counter[str]:
     return Counter(name for name in names if "::" in name and not name.startswith(("autograd::", "torch::")))
 
 
-class Passing(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
-    """A mode that calls what it gets."""
-
-    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
-        return function(*arguments, **(named or {}))
-
-
-class Wrapper(torch.Tensor):  # type: ignore[misc]
-    """A subclass that calls what it gets on the wrapped tensor."""
-
-    inner: Any
-
-    @staticmethod
-    def __new__(cls, inner: Any) -> Any:
-        return torch.Tensor._make_wrapper_subclass(cls, inner.shape)
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    @classmethod
-    def __torch_dispatch__(cls, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
-        return function(*(one.inner if isinstance(one, Wrapper) else one for one in arguments), **(named or {}))
-
-
-def test_a_trace_says_what_it_does_not_show_of_handlers_of_the_program() -> None:
-    x = torch.ones(2)
-    with TorchTrace() as plain:
-        torch.sin(x)
-    with TorchTrace() as mode, Passing():
-        torch.sin(x)
-    with TorchTrace() as subclass:
-        torch.sin(Wrapper(x))
-    assert (plain.notes, mode.notes, subclass.notes) == ((), (HANDLERS,), (HANDLERS,))
+def test_where_calls_cannot_be_observed_a_mode_sees_them_and_a_note_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_function, "_layout", lambda: None)
+    with TorchTrace() as found, torch.autocast("cpu", enabled=False):
+        torch.ones(2, requires_grad=True).sin()
+    hops = [(call.kind, call.operator, str(call.keys.highest())) for call in found.calls]
+    assert hops == [
+        ("[call]", "aten::ones", "BackendSelect"),
+        ("[call]", "aten::sin", "AutogradCPU"),
+        ("[redispatch]", "aten::sin", "CPU"),
+    ]
+    assert found.calls[0].note == NO_BACKEND
+    assert found.notes == (BY_MODE,)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
@@ -90,7 +70,7 @@ def test_what_is_traced_is_what_the_profiler_names(program: Path) -> None:
     ours = {call.operator.partition(".")[0] for call in found.calls}
     assert {name for name in ours if not name.startswith("profiler::")} <= theirs.keys()
     assert len(ours) >= 9
-    assert found.notes == (HANDLERS,) * (program.stem == "wrapper_subclass")
+    assert found.notes == ()
     assert all((call.kernel is not None or call.error) and call.ended_ns is not None for call in found.calls)
 
 

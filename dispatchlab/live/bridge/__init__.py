@@ -10,6 +10,7 @@
 - `registration_calls`: turn a registration into calls on the bindings.
 - `wrapped_functions`: functions of other modules that are wrapped for a while.
 - `watch`: each call that registers, and its call site.
+- `record_function`: each call of an operator, observed without a mode.
 - `error_parser`: the kind and the facts of a refusal, from PyTorch's text.
 - `reserved_namespaces`: the namespaces of sandboxes and probes.
 """

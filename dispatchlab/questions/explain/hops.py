@@ -65,13 +65,16 @@ def schema_of(view: OperatorView) -> FunctionSchema:
     return parse_printed(view.schema)
 
 
-def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> CallExplanation:
+def explain(
+    view: OperatorView, described: Described, thread: ThreadKeys, handed: DispatchKeySet | None = None
+) -> CallExplanation:
     """Follow a call from its arguments to the kernel that ends it.
 
     Args:
         view: the operator, with its table.
         described: its arguments.
         thread: the keys that the thread includes and excludes.
+        handed: the key set of a redispatch to follow in place of the call.
 
     Raises:
         NotCallableError: the operator has no schema.
@@ -79,7 +82,8 @@ def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> Cal
     schema = schema_of(view)
     table = _Table.of(view)
     current = _Caller(described, thread)
-    hops = [_first_hop(table, current)]
+    first = None if handed is None else _hop(table, "redispatch", "", handed, (), start=handed)
+    hops = [first or _first_hop(table, current)]
     while True:
         current = current.under(guard_of(hops[-1], view, schema))
         after = _after(hops[-1], current, view, schema)

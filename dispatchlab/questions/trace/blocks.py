@@ -42,6 +42,7 @@ def _tree(steps: Sequence[TracedEvent], depth: int, *, sets: bool) -> Iterator[L
             key = Span(str(step.keys.highest()), "bad" if step.error else mood, "name")
             each = () if sets else step.each.items()
             arguments = "".join(f", {name}=[{set_text(keys)}]" for name, keys in each)
+            arguments += f" ({step.note})" * bool(step.note and not sets)
             yield Line((f"{step.kind} op=[{step.operator}], key=[", key, "]", quiet(arguments)), indent=step.depth)
             if sets:
                 for text in _detail_texts(step):

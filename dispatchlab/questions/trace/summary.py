@@ -66,7 +66,8 @@ def death_note(threads: Sequence[TracedThread], name: str) -> str:
     if running:
         where = f"in a call of {running[-1].operator} at {running[-1].keys.highest()}"
     else:
-        where = f"after a call of {calls[-1].operator}" if calls else "before any call"
+        ended = [step.operator for thread in threads for step in thread.steps if isinstance(step, TracedCall)]
+        where = f"after a call of {ended[-1]}" if ended else "before any call"
     return f"{name} ended the process {where}, so the trace ends there"
 
 

@@ -204,7 +204,7 @@ class Words(dict[str, Any]):
         is_operand = _OPERAND.fullmatch(self["operand"]) is not None  # a pasted text is data, and never runs
         with suppress(Exception):
             values = {side: 2 if self[side] in ("int", "float") else torch().ones(2, 2) for side in ("left", "right")}
-            with suppress(TypeError, RuntimeError), CallRecorder(1) as recorder:
+            with suppress(TypeError, RuntimeError), CallRecorder(1, by_mode=True) as recorder:
                 exec(f"left {self['operand']} right" if is_operand else "", values)
             name = recorder.calls[0].operator.replace("::", ".")
             return name if name.count(".") > 1 else f"{name}.default"
