@@ -151,7 +151,7 @@ class CallRecorder:
         while self._raised:
             self._raised.pop().error = "an exception that C++ caught" if error is None else _error_text(error)
 
-    def _called(self, original: Callable[..., Any], called: Any, *arguments: Any, **named: Any) -> object:
+    def _called(self, original: Callable[..., Any], called: Any, /, *arguments: Any, **named: Any) -> object:
         """Note a call by name that finds no kernel."""
         count = self.count
         try:
@@ -165,7 +165,9 @@ class CallRecorder:
                     self._open.pop()
             raise
 
-    def _redispatched(self, original: Callable[..., Any], operator: Any, keys: Any, *of: Any, **named: Any) -> object:
+    def _redispatched(
+        self, original: Callable[..., Any], operator: Any, keys: Any, /, *of: Any, **named: Any
+    ) -> object:
         if threading.current_thread() is not self.thread:
             return original(operator, keys, *of, **named)
         with self._during(RecordedCall(operator.name(), {}, *_thread_keys(), handed=model_set(raw_bits(keys)))):

@@ -292,6 +292,13 @@ def test_a_call_without_a_kernel_is_shown_and_one_with_wrong_arguments_is_not() 
     }
 
 
+def test_an_argument_may_have_the_name_of_a_parameter_of_the_trace() -> None:
+    with TorchTrace() as found:
+        result = torch.ops.aten.neg.default(**{"self": ones()})
+    assert result.tolist() == (-ones()).tolist()
+    assert [call.operator for call in found.calls if call.kind == "[call]"][-1] == "aten::neg"
+
+
 def test_the_exception_of_a_handler_is_the_same_with_a_trace() -> None:
     def fail() -> BaseException:
         with pytest.raises(KeyError, match="mine") as caught:
