@@ -24,7 +24,14 @@ from tools.scenario_fields import scenario_fields
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "cli.md"
-HEAD = "# The command line\n\nMade from `--help`; `EXPECTTEST_ACCEPT=1 pytest tests/test_cli_help.py` writes it anew.\n"
+HEAD = """\
+# The command line
+
+<!-- Made from `--help`; `EXPECTTEST_ACCEPT=1 pytest tests/test_cli_help.py` writes it anew. -->
+
+This page has the help of each command. The first help leaves out two commands: [`rule`](#dispatchlab-rule) prints the
+page of a rule or a cause, and [`schema`](#dispatchlab-schema) prints the JSON Schema of scenario files.
+"""
 
 
 def commands() -> list[str]:

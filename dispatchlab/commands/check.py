@@ -52,9 +52,9 @@ _QUESTIONS = ("order", "lint", "trials", "upgrade", "drift")
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
     help='Run operators on the inputs in FILE.py. It has INPUTS = {"ns::name": [(args, kwargs)]}. '
-    "Default: inputs made from the schemas.",
+    "Default: the inputs of your tests that `pytest --why` stored, or else inputs made from the schemas.",
 )
-@click.option("--no-submodules", is_flag=True, help="Import only the packages, not their other modules.")
+@click.option("--no-submodules", is_flag=True, help="Import only the packages, not their submodules.")
 @click.option("--orders", is_flag=True, help="Only import the packages in every order, and show the differences.")
 @operators_option
 @click.option("--against", metavar="SOURCE", type=SOURCE, help="With lint: hide the findings that SOURCE also has.")
@@ -92,7 +92,7 @@ def check(
     baseline, record, select, ignore, inputs, per-operator-ignores. The comment `# dispatchlab: ignore[DL004]` at the
     line of a registration hides a finding.
 
-    Exit codes: 0: no error and no warning; 1: an error or a warning, or what --fail-on says, or every trial was lost,
+    Exit codes: 0: no error and no warning; 1: an error or a warning (or what --fail-on says), or no trial could run,
     or an import fails because of the dispatcher; 2: a package cannot be imported for another reason, or registers
     nothing; 5: an import ends its process.
 

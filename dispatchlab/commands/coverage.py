@@ -21,7 +21,7 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
     default="PrivateUse1",
     show_default=True,
     type=ROW,
-    help="Runtime key of the backend.",
+    help="Runtime key of the backend, or the device name that SOURCE records.",
 )
 @operators_option
 @click.option(
@@ -70,8 +70,8 @@ def coverage(
     CPU: only for files you trust. The output of the program goes to standard error. The program uses the real
     name of the device.
 
-    Exit codes: 0; 1 if a program of --program makes no call on the device; 3 if PyTorch in SOURCE was built
-    without kernels for KEY, so that the table has only kernels for all backends.
+    Exit codes: 0; 1 if a program of --program makes no call on the device; 3 if SOURCE comes from a PyTorch build
+    without kernels for KEY. Then the table has only kernels for all backends.
 
     \b
     Examples:

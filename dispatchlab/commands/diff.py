@@ -57,15 +57,14 @@ def diff(
     page: str | None,
     format: Format | None,
 ) -> None:
-    """Report what an upgrade from A to B changes: operators, schemas, kernels, composites, tags, fallbacks,
-    slots.
+    """Report what an upgrade from A to B changes: operators, schemas, kernels, composites, tags, fallbacks, slots.
 
     A and B are recorded registries, names of bundled registries, scenarios, `live` (the installed PyTorch), or
     packages, which are imported into the installed PyTorch.
 
-    The summary comes first. Each changed schema says whether it breaks callers, by PyTorch's own rule. Also reports
-    what changes because the dispatcher changed. Not reported: moved lines, renamed files, and what PyTorch registers
-    when one of its parts is first used.
+    The summary comes first. For each changed schema, diff says whether it breaks callers, by PyTorch's rule for
+    compatible schemas. Also reports what changes because the dispatcher changed. Not reported: moved lines, renamed
+    files, and what PyTorch registers when one of its parts is first used.
 
     With --layer python or all, counts the entries of each registry of Python: only in A, only in B, or with
     another function. Names each registry that cannot be compared.

@@ -25,8 +25,8 @@ def doctor(*, defect: str | None, defects: bool, measure: str | None, format: Fo
     Tries each feature in a new process, which imports PyTorch. With --defects DEFECT, prints the program of that defect
     and does not run it.
 
-    Exit codes: 0 if every feature works (also without PyTorch), else 1. With --defects: 0 without defects, 1
-    with defects, 2 if no program can run here.
+    Exit codes: 0 if no installed part is broken, also if PyTorch is not installed; else 1. With --defects: 0 without
+    defects, 1 with defects, 2 if no program can run here.
 
     \b
     Examples:

@@ -64,9 +64,9 @@ def dump(
     """Show the kernels and the dispatch table of an operator, and what Python registers for it.
 
     OP is a name, a name without overload, or a glob such as 'aten::add*'. --format text prints the dump and the
-    table as PyTorch does, with shorter paths, and then what Python registers. A recorded registry does not contain
-    the order of its registrations. So dump computes its table by the rules of its PyTorch, and shows no stale slot.
-    With --semantics torch-2.6, dump registers everything in the order of the record, and a slot may be stale.
+    table as PyTorch does, with shorter paths, and then what Python registers. A recorded registry does not contain the
+    order in which PyTorch registered. So dump computes the table by the rules of that PyTorch, and shows no stale slot.
+    With --semantics torch-2.6, dump registers everything in the order of the file; then a slot may be stale.
 
     \b
     Examples:

@@ -58,14 +58,14 @@ def explain(
     mode: str | None,
     **options: Any,
 ) -> None:
-    """Show which kernel a call of OP runs and why, without running it.
+    """Show which kernel a call of OP runs and why, without running the kernel. With --mode, makes the call.
 
     Shows the key sets, the keys that are left out, the keys that remain, the kernel, and the kernels that lost,
     each with the reason. Then shows the same for each redispatch, down to a backend kernel.
 
-    ARG describes an argument: SPEC by position, or NAME=SPEC. Other tensors are on the CPU. SPEC is a device (cpu,
-    cuda, meta, ...), a layout (sparse, csr, mkldnn, nested, ...), and any of quantized, requires_grad or grad,
-    conj, neg, zero, inference, python (a subclass that intercepts calls). Separate these words by spaces or +:
+    ARG describes an argument: SPEC by position, or NAME=SPEC. Tensor arguments without an ARG are on the CPU. SPEC is a
+    device (cpu, cuda, meta, ...), a layout (sparse, csr, mkldnn, nested, ...), and any of quantized, requires_grad or
+    grad, conj, neg, zero, inference, python (a subclass that intercepts calls). Separate these words by spaces or +:
     cpu+grad, "cuda sparse". For autocast, vmap and fake, see --mode. `none` means no tensor, and
     'list:cpu, cuda' a list of tensors. The key of a backend (PrivateUse1, SparseCUDA) means a tensor of that
     backend; any other key (Functionalize) is added to the keys of the tensor. For a factory, describe the result

@@ -30,7 +30,7 @@ def explore(*, source: str | None, **options: Any) -> None:
     order, as `permute` does, and show a counterexample. Press ? for all keys.
 
     For an operator, it shows the registrations in the registry. Without an argument, it shows the example of
-    `dispatchlab demo`. Needs pip install textual.
+    `dispatchlab demo`. Needs textual: pip install 'dispatchlab[explore]'.
 
     \b
     Examples:
@@ -40,7 +40,7 @@ def explore(*, source: str | None, **options: Any) -> None:
       dispatchlab explore aten::relu --from torch-2.6
     """
     if find_spec("textual") is None:
-        raise RequestError("explore needs textual, which is not installed: pip install textual")
+        raise RequestError("explore needs textual, which is not installed: pip install 'dispatchlab[explore]'")
     streams = sys.stdin, sys.stdout, sys.stderr  # textual reads the first and draws on the last
     if not all(stream.isatty() for stream in streams) and "TEXTUAL_DRIVER" not in os.environ:
         what = "explore needs a terminal, but standard input, output or error is not a terminal"

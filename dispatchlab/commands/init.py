@@ -20,10 +20,10 @@ from dispatchlab.commands.output import exit_with, note, out
 def init(*, module: str | None, ci: str | None) -> None:
     """Set up dispatchlab in the checkout that contains the current folder.
 
-    Imports MODULE in a new process and records its registrations as a first scenario, with a golden file, below the
-    tests. Adds the options to pytest's configuration, and writes a CI workflow. Keeps existing files.
-    Default: the MODULE with the name of the project. Without PyTorch, or if the package registers nothing, the
-    first scenario is an example.
+    Imports MODULE in a new process and records its registrations as a first scenario, with a golden file, in the folder
+    of your scenarios, or else in tests/dispatch-scenarios (dispatch-scenarios without a folder tests). Adds the options
+    to pytest's configuration, and writes a CI workflow. Keeps existing files. Default: the MODULE with the name of the
+    project. Without PyTorch, or if the package registers nothing, the first scenario is an example.
 
     Exit codes: 0; 1 if the order of the registrations matters. Then the test of the scenario also fails, until
     its file contains `expect: order-dependent`.

@@ -215,8 +215,8 @@ semantics_option = click.option(
     "--semantics",
     metavar="NAME",
     type=SEMANTICS,
-    help="Use this dispatcher in the lab engine: torch-2.13, strict, pr35061, the file of a model, or torch for the "
-    "model of the installed PyTorch. Default: the one that the source names, or the newest PyTorch.",
+    help="Use this dispatcher in the lab engine: torch-2.13, strict (idealised), pr35061 (a proposal of 2020), the "
+    "file of a model, or torch (that of the installed PyTorch). Default: what the source names, or the newest PyTorch.",
 )
 """`--semantics`, of the lab engine."""
 

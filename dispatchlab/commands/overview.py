@@ -10,7 +10,7 @@ from textwrap import fill
 COMMANDS: Mapping[str, str] = {
     "check": "Find mistakes in a package and its operators.",
     "why": "Show why a program fails, and what fixes it.",
-    "explain": "Show which kernel a call of OP runs and why, without running it.",
+    "explain": "Show which kernel a call of OP would run, and why.",
     "trace": "Run FILE.py and show every call of its operators.",
     "dump": "Show the kernels and the dispatch table of an operator.",
     "diff": "Show the differences between two registries.",

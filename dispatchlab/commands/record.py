@@ -44,7 +44,7 @@ def record(
 ) -> None:
     """Import packages and record their registrations as a scenario, with the line of each registration.
 
-    Prints the record unless -o names a file. Imports the packages in this order, in a new process. Leaves out the
+    Prints the record unless -o names a file. Imports the packages in the given order, in a new process. Leaves out the
     registrations that PyTorch makes for itself. With --all, writes the whole registry of the installed PyTorch
     after these imports.
 

@@ -13,8 +13,8 @@ from dispatchlab.commands.output import chosen_format, out, out_paged, rich_text
 def rule(*, rule: str) -> None:
     """Print the page of a rule or a cause: what it reports, why that matters, and how to fix it.
 
-    For the start of codes, such as WHY8, lists the codes with their titles; without RULE, lists all, by what
-    fails. The page is Markdown; a terminal shows it with headings and wrapped lines.
+    For the start of codes, such as WHY8, lists the codes with their titles; without RULE, lists all codes, grouped by
+    what fails. The page is Markdown; a terminal shows it with headings and wrapped lines.
 
     \b
     Examples:

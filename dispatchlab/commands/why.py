@@ -36,9 +36,10 @@ def why(
 ) -> None:
     """Show why a program fails, and what fixes it.
 
-    Runs the program as Python does, notes its registrations and the call that fails, and tries the fix in a
-    copy of the process. The output of the program goes to standard error. '-m MODULE' instead of the file runs
-    a module. For a program that succeeds, explains PyTorch's warning that an operator has no autograd kernel.
+    Runs the program as Python does, notes its registrations and the call that fails, and tries the fix in a copy of the
+    process. The output of the program goes to standard error. '-m MODULE' instead of the file runs a module. For a
+    program that succeeds, also explains a missing autograd kernel, undeclared writes, wrong backwards, and exceptions
+    that the program caught and printed. Then runs the operators again, for at most two seconds.
 
     The exit code is 0 if the program succeeds and 1 if it fails. If the program calls sys.exit, the exit code
     is its argument. With --text, it is 1 if the cause is known, else 3.

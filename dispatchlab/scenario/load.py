@@ -198,8 +198,8 @@ NAMESPACE_FIELD = Field("namespace", NAMESPACE, "The namespace of names without 
 SEMANTICS_FIELD = Field(
     "semantics",
     one_of("the name of a semantics", SEMANTICS),
-    "The dispatcher that the claim is about: that of a PyTorch, such as torch-2.13, or strict, an idealised one. "
-    "Default: the newest PyTorch; for a record of packages, the PyTorch of its registry.",
+    "The model of a dispatcher: a PyTorch version (`torch-2.13`), `strict` (an idealised dispatcher), or `pr35061` (a "
+    "proposal of 2020). Default: the newest PyTorch; for a record of packages, the PyTorch of its registry.",
 )
 OPERATORS = Field(
     "operators",
@@ -210,8 +210,8 @@ KEYS = Field("keys", list_of(ROW, "a list of dispatch keys"), "Rows of golden fi
 REGISTRY = Field(
     "registry",
     TEXT,
-    "The registry that the registrations were added to: the name of a bundled one, such as torch-2.13, or a file "
-    "beside this one. check, explain, dump, diff, permute and coverage lay the registrations over it.",
+    "The registry that the registrations were added to: the name of a bundled one, such as torch-2.13, or a file beside"
+    " this one. check, explain, dump, diff, coverage and `permute --operator` add the registrations to that registry.",
 )
 PACKAGES = Field(
     "packages",
@@ -227,19 +227,19 @@ CLASSES = Field(
 ORDER = Field(
     "order",
     ORDER_CHAINS,
-    "Registrations, by number from 0, that keep this order; releases are still free. A list of lists is several "
-    "chains, each of which keeps its order.",
+    "Registrations, by number from 0, that keep this order; releases are still free. Use a list of lists for several "
+    "chains. Each chain keeps its order.",
 )
 MODULES = Field(
     "modules",
     MODULE_BODIES,
-    "The modules that make the registrations, each with the numbers of what its body registers, `0-3` for several. A "
-    "module comes as a whole, in the orders that `order` leaves, and nothing is released.",
+    "For each module, the numbers of its registrations; `0-3` means 0 to 3. `permute` registers each module as a "
+    "whole, in every order that `order` allows, and releases nothing.",
 )
 EXPECT = Field(
     "expect",
     one_of("an outcome", {str(each): each for each in Expectation}),
-    "What will be found: order-independent when left out.",
+    "The expected result. Default: order-independent. `refused`: a registration is refused, and there is no violation.",
 )
 SNAPSHOTS = Field(
     "snapshots",

@@ -177,7 +177,7 @@ PARTS = Field(
 ALLOW_OVERRIDE = Field(
     "allow_override",
     one_of("true or false", {"true": True, "false": False}, schema={"type": "boolean"}),
-    "What `impl` or `register_fake` is given as allow_override; when left out, that is for PyTorch to say.",
+    "The argument allow_override of `impl` or `register_fake`. Default: PyTorch's default.",
 )
 LAYER_TABLE = Table("a call of torch.library", (CALL, CALL_OPERATOR_FIELD, ON, PARTS, ALLOW_OVERRIDE))
 
@@ -204,8 +204,8 @@ def _made_by(node: Node, context: Context) -> TorchLibraryCall:
 MADE_BY = Field(
     "made_by",
     Shape("a call of torch.library", _made_by, LAYER_TABLE.schema),
-    "The call of torch.library that registers all this; the running PyTorch makes it, other engines register what is "
-    "inside.",
+    "The call of torch.library that makes this block. The installed PyTorch makes the call; the lab engine makes the "
+    "`registrations`.",
 )
 
 
@@ -310,21 +310,21 @@ DEBUG = Field("debug", TEXT, "Where it comes from, as dumps print it; by default
 DEF_DEBUG = Field(
     "def_debug",
     TEXT,
-    "Where a def with a kernel comes from, by default as its library: there, `debug` is the text of the kernel alone.",
+    "The debug text of a def that has a kernel; then `debug` is the text of the kernel. Default: as for `debug`.",
 )
 KERNEL_FIELD = Field(
     "kernel",
     KERNEL,
-    "boxed (when left out), fallthrough, an unboxed kernel given as its inferred schema, `(Tensor _0) -> Tensor _0`, "
-    "or package.module:function.",
+    "`boxed` (default of an impl), `fallthrough`, `unboxed` (of unknown schema), the schema of an unboxed kernel, such "
+    "as `(Tensor _0) -> Tensor _0`, or a function as `package.module:function`. Default of a def: no kernel.",
 )
 SIGNATURE = Field(
     "signature",
     Shape("a C++ signature", _signature, {"type": "string", "minLength": 1}),
-    "The hidden C++ signature of an unboxed kernel, by default the one that the schema gives; none leaves it unknown.",
+    "The hidden C++ signature of an unboxed kernel. Default: the signature of its schema. The value `none`: unknown.",
 )
 SCHEMA = Field(
-    "def", DEFINITION, "Defines an operator: a schema, or a name whose schema `kernel` gives.", required=True
+    "def", DEFINITION, "The schema of the operator. Or only its name; then `kernel` gives the schema.", required=True
 )
 ALIAS = Field(
     "alias",
@@ -336,11 +336,11 @@ TAGS = Field("tags", _TAGS, "Names of tags.")
 OPERATOR_FIELD = Field("impl", OPERATOR, "Registers a kernel of this operator.", required=True)
 FALLBACK_FIELD = Field("fallback", FALLBACK, "Registers the kernel that every operator falls back to.", required=True)
 NAME = Field("name", OPERATOR, "Registers a name alone: the operator's entry, no schema and no kernel.", required=True)
-CLAIM = Field("claim", NAMESPACE, "Claims a namespace, as a DEF library does.", required=True)
+CLAIM = Field("claim", NAMESPACE, "Reserves this namespace, as a DEF library does.", required=True)
 LIBRARY_FIELD = Field(
     "library",
     LIBRARY,
-    "A library block of this namespace (_ is the wildcard): one registration that comes and goes as a whole.",
+    "The namespace of the block; _ is the wildcard. Its registrations are made together and released together.",
     required=True,
 )
 KIND = Field("kind", _KIND, "What the block may hold.", required=True)
@@ -567,8 +567,8 @@ PYTHON = Field(
         _read,
         {"type": "array", "items": _TABLE.schema},
     ),
-    "What the packages register in Python beside the dispatch tables, as `dispatchlab record` found it. Of two with "
-    "one registry, operator and key, the later one has taken the place of the other.",
+    "What the packages register in Python beside the dispatch tables, as `dispatchlab record` found it. If two entries "
+    "have the same registry, operator and key, the later entry is in force.",
 )
 
 

@@ -56,9 +56,10 @@ def test_the_page_and_the_readme_print_what_runs(tmp_path: Path) -> None:
     lines = dispatchlab_started(tmp_path, "why", "program.py").stdout.splitlines()
     assert printed.splitlines() == lines[: len(printed.splitlines())]
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"$ cat program.py\n{program}$ dispatchlab why program.py\n" in readme
-    shown = readme.partition("$ dispatchlab why program.py\n")[2].partition("$ ")[0]
-    assert shown.splitlines() == [line for line in lines if line.startswith(("cause: ", "fix: "))]
+    command = "$ dispatchlab why program.py  # prints first:\n"
+    assert f"$ cat program.py\n{program}{command}" in readme
+    shown = readme.partition(command)[2].partition("$ ")[0].splitlines()
+    assert shown == [line for line in lines if line.startswith(("cause: ", "fix: "))] == lines[: len(shown)]
 
 
 def test_json_has_the_cause_the_fixes_and_the_line(tmp_path: Path) -> None:

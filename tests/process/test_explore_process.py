@@ -167,7 +167,7 @@ def test_without_textual_it_says_what_to_install(tmp_path: Path) -> None:
         [sys.executable, "-c", script], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
     )
     assert result.returncode == 2
-    assert result.stderr == "explore needs textual, which is not installed: pip install textual\n"
+    assert result.stderr == "explore needs textual, which is not installed: pip install 'dispatchlab[explore]'\n"
 
 
 @pytest.mark.parametrize("arguments", [["explore", "--help"], ["dump", "aten::add.Tensor"], ["permute", str(DEMO)]])
