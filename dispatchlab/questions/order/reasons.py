@@ -265,14 +265,16 @@ class _Pair:
         first, last = (at for at in dict.fromkeys(self.example.actual_sequence) if at in kernels)
         steps = {*self.example.expected_sequence, *self.example.actual_sequence}
         others = [at for at, one in enumerate(self.registrations) if not is_definition(one) and at not in steps]
-        details, impl = [_words("only_two")] * bool(others) + [_words("no_dump")], self.registrations[last]
-        names = {"late": self._short(last), "first": self._short(first)}
+        details, impl = [_words("no_dump")], self.registrations[last]
+        alone = ", if no other kernel is registered" * bool(others)
+        names = {"late": self._short(last), "first": self._short(first), "alone": alone}
         if isinstance(impl, Impl) and not slots_of_key(impl.key or DispatchKey.Undefined):
             details.insert(0, _words("no_row", key=str(impl.key), **names))
         now, right = stale.runs(), stale.runs(wanted=True)
         details += [_words("warns")] * (_FALL_THROUGH in right)
-        now += " directly" * (f"{now} through " in right)
-        text = _words("stale_pair", right=right, stale=now, **names, **stale.words)
+        same = f"{now} through " in right
+        now, what = now + " directly" * same, "how" if same else "which kernel"
+        text = _words("stale_pair", what=what, right=right, stale=now, **names, **stale.words)
         text = f"the order of {self._kernels((first, last))}{re.sub(' the kernel (at )?(?!of )', ' ', text)}"
         return _cause(text, kernels, self._differences(), *details)
 
@@ -421,7 +423,7 @@ class _Pair:
             every, size = sorted({index for indices in dropped for index in indices}), len(dropped[0])
             if len(change.order) > 1:
                 names = ["the remaining registration" if at in every else self._short(at) for at in change.order]
-                kept = _kept(len(names)).replace(", and keep", ". Keep") * (not change.releases)
+                kept = f". Keep {_listed(names)} registered" * (not change.releases)
                 fields = f". Register {', then '.join(names)}, because PyTorch refuses the reverse order{kept}{fields}"
             if len(dropped) == len(every) > size == len(every) - 1 > 1:
                 yield f"drop all but one of {self._shorts(every)}{fields}"
@@ -449,10 +451,9 @@ class _Pair:
         if not order:
             is_alone = sum(not is_definition(one) for one in self.registrations) < 2
             text = f"never release {self._shorts(members) if is_alone else 'a registration'}"
-            text += ". A module (m0, ...) is never released" * (not self.scenario.packages)
         elif not modules and not releases:
             leaves = self.example.flaw is not Flaw.UNDO and self._stale() is not None
-            text += _kept(len(names))
+            text += f", and keep {'both' if len(names) == 2 else 'all of them'} registered"
             self.details |= dict.fromkeys([_words("release")] * leaves)
         if self.engine is not None and self.example.flaw is Flaw.ASYMMETRY:
             _, ends = replay(self.engine, self.scenario, order)
@@ -561,10 +562,6 @@ class _Pair:
 
 def _words(name: str, /, **names: str) -> str:
     return str(_WORDS["cause"][name]).format(**names)
-
-
-def _kept(count: int) -> str:
-    return f", and keep {'both' if count == 2 else 'all of them'} registered"
 
 
 def _listed(names: Sequence[str]) -> str:
