@@ -735,7 +735,7 @@ def test_mode():
 def test_pytest_explains_a_test_by_the_mode_that_it_asserts_about(
     line: str, seen: str, cause: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "test_modes.py").write_text(f"{MODE}def test_names():\n    {line}\n    assert 'area' in [{seen}]\n")
+    (tmp_path / "test_modes.py").write_text(f"{MODE}def test_names():\n    {line}\n    assert 'matmul' in [{seen}]\n")
     options = ("-p", "no:cacheprovider", *PLUGIN_OPTIONS, "--why", "--tb=line", "test_modes.py")
     assert f"dispatchlab why: {cause}" in run(tmp_path, "-m", "pytest", *options).stdout
 

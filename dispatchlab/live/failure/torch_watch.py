@@ -151,8 +151,8 @@ def watch_torch(watch: ProgramWatch) -> None:
     entered, stack = functools.partial(_note_mode, watch, "TorchDispatchMode"), modes._get_current_dispatch_mode_stack
     after(modes.TorchDispatchMode, "__enter__", entered)
     after(torch().inference_mode, "__enter__", lambda *_: [entered(None, mode) for mode in stack()])
-    function = torch().autograd.Function
-    function.apply = classmethod(functools.partial(_apply, watch, function.apply.__func__))
+    function, apply = torch().autograd.Function, torch().autograd.Function.apply.__func__
+    function.apply = classmethod(functools.update_wrapper(functools.partial(_apply, watch, apply), apply))
     after(torch(), "compile", lambda result, *_, **__: watch.note("compiled", "torch.compile"))
     logging.getLogger("torch.export").addFilter(functools.partial(_note_log, watch))
 
@@ -493,7 +493,7 @@ def _same(old: Any, new: Any) -> bool:
 
 def keep_call(watch: ProgramWatch, operator: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Keep and return copies of the arguments of an operator's first calls, if they are small."""
-    if (state := _state_of_call(args)) and (operator, state) not in watch.states:
+    if "::" in operator and (state := _state_of_call(args)) and (operator, state) not in watch.states:
         watch.states.add((operator, state))
         watch.note("called", operator, state)
     calls = watch.calls.setdefault(operator, [])
