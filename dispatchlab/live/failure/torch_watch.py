@@ -420,10 +420,10 @@ def _apply(watch: ProgramWatch, apply: Callable[..., Any], function: Any, *args:
     returned = torch().utils._pytree.tree_leaves(result) if torch().is_grad_enabled() else graded
     for each, version in zip(graded, before, strict=True):
         if each._version != version and not any(each is value for value in returned):
-            names = [*inspect.signature(function.forward).parameters][-len(args) :]
-            watch.note(
-                "not marked dirty", name, next(at for at, given in zip(names, args, strict=True) if given is each)
-            )
+            names = [*inspect.signature(function.forward).parameters]
+            names = names[function.setup_context is torch().autograd.Function.setup_context :]  # without ctx
+            at = next(at for at, given in enumerate(args) if given is each)
+            watch.note("not marked dirty", name, names[min(at, len(names) - 1)])  # the last name may be that of *args
     return result
 
 
